@@ -1,0 +1,1 @@
+"""commcanary_lab."""

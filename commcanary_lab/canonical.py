@@ -1,0 +1,129 @@
+"""Canonical JSON, SHA-256 and atomic writes.
+
+Canonical JSON is UTF-8 with keys in code-point order, the separators ``,`` and ``:``, ASCII escapes and no NaN, so
+that one value has one byte sequence and therefore one SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from commcanary_lab.errors import InputError
+
+__all__ = ["canonical_bytes", "loads_strict", "sha256_hex", "write_atomic"]
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """Encode a JSON value canonically.
+
+    Raises
+    ------
+    InputError
+        If the value holds NaN or an infinity, which JSON cannot say.
+
+    Examples
+    --------
+    >>> canonical_bytes({"b": 1, "a": [0.5, None]})
+    b'{"a":[0.5,null],"b":1}'
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except ValueError as e:
+        raise InputError(f"not representable as canonical JSON: {e}") from None
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the SHA-256 of `data` as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def loads_strict(text: bytes | str, file: str | None = None) -> Any:
+    """Decode JSON, refusing duplicate keys, NaN and infinities.
+
+    Raises
+    ------
+    InputError
+        With file and line where the text is not JSON.
+
+    Examples
+    --------
+    >>> loads_strict('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    commcanary_lab.errors.InputError: the key 'a' occurs twice in one object; keep one of the two
+    """
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in items:
+            if key in out:
+                raise InputError(f"the key {key!r} occurs twice in one object", file=file, remedy="keep one of the two")
+            out[key] = value
+        return out
+
+    def constant(name: str) -> Any:
+        raise InputError(f"{name} is not a JSON number", file=file, remedy="write a finite number or leave the field out")
+
+    try:
+        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError as e:
+        raise InputError(f"not JSON: {e.msg}", file=file, line=e.lineno, remedy="repair or re-export the file") from None
+    except UnicodeDecodeError as e:
+        raise InputError(f"not UTF-8 text (byte {e.start})", file=file, remedy="save the file as UTF-8") from None
+    except RecursionError:
+        raise InputError("nested too deeply", file=file, remedy="no known format nests this deep") from None
+
+
+def write_atomic(path: str | os.PathLike[str], chunks: bytes | Iterable[bytes]) -> int:
+    """Write a file so that readers see the old content or the new one, never a part.
+
+    The bytes go to a temporary file in the same directory, which is synced and then renamed.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the file ends up.
+    chunks : bytes or iterable of bytes
+        The content.
+
+    Returns
+    -------
+    int
+        The number of bytes written.
+
+    Raises
+    ------
+    InputError
+        If the directory cannot be written.
+    """
+    target = Path(path)
+    count = 0
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        with os.fdopen(handle, "wb") as f:
+            for chunk in (chunks,) if isinstance(chunks, bytes) else chunks:
+                count += f.write(chunk)
+            f.flush()
+            os.fsync(f.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    except OSError as e:
+        _remove(temporary)
+        raise InputError(f"cannot be written: {e.strerror}", file=str(target), remedy="choose a writable place with free space") from None
+    except BaseException:
+        _remove(temporary)
+        raise
+    return count
+
+
+def _remove(path: str) -> None:
+    if path and os.path.exists(path):
+        os.unlink(path)
