@@ -6,8 +6,10 @@ of `check_v1` runs over the file and lists every error.
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -81,19 +83,21 @@ def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False,
     """
     warnings: list[str] = []
     try:
-        decoded = msgspec.json.decode(data, type=TraceV1)
-        if decoded.format != FORMAT:
-            raise _Odd
-        limits.check_events(len(decoded.events), file)
-        if check or _needs_checker(data, decoded.events):
-            problems, warnings = check_document(data, file)
-            if problems:
-                raise _error(problems)
-        return _build(decoded, file, round_ns, limits, warnings)
+        with _collector_paused():
+            decoded = msgspec.json.decode(data, type=TraceV1)
+            if decoded.format != FORMAT:
+                raise _Odd
+            limits.check_events(len(decoded.events), file)
+            columns, odd = _columns(data, decoded.events)
+            if check or odd:
+                problems, warnings = check_document(data, file)
+                if problems:
+                    raise InputError(problems)
+            return _build(decoded, columns, file, round_ns, limits, warnings)
     except (msgspec.DecodeError, _Odd, RecursionError, UnicodeDecodeError) as e:
         problems, warnings = check_document(data, file)
         if problems:
-            raise _error(problems) from None
+            raise InputError(problems) from None
         raise FormatError(f"not a {FORMAT} document: {e}", file=file, remedy="re-export the trace") from None
 
 
@@ -101,33 +105,63 @@ class _Odd(Exception):
     """A column holds something that the slow checker must explain."""
 
 
-def _error(problems: Sequence[Problem]) -> InputError:
-    return InputError(problems)
+class _Columns:
+    """The decoded events by field. A field that no event has is one shared tuple of ``UNSET``, never collected from the events."""
+
+    def __init__(self, events: list[EventV1], present: frozenset[str] | None) -> None:
+        self._events = events
+        self._present = present
+        self._unset: tuple[Any, ...] = (UNSET,) * len(events)
+        self._cache: dict[str, Sequence[Any]] = {}
+        self._missing: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        if self._present is not None and name not in self._present:
+            return self._unset
+        if name not in self._cache:
+            self._cache[name] = list(map(attrgetter(name), self._events))
+        return self._cache[name]
+
+    def missing(self, name: str) -> int:
+        """How many events lack the field."""
+        if name not in self._missing:
+            values = self[name]
+            self._missing[name] = len(values) if values is self._unset else values.count(UNSET)
+        return self._missing[name]
+
+    def none(self, name: str) -> bool:
+        """True when no event has the field."""
+        return self.missing(name) == len(self._events)
 
 
-def _needs_checker(data: bytes, events: list[EventV1]) -> bool:
+def _columns(data: bytes, events: list[EventV1]) -> tuple[_Columns, bool]:
+    """Return the columns, and whether the complete checker has to look at the file."""
     if len(data) <= SMALL_BYTES:
-        return True
+        return _Columns(events, None), True
     from commcanary_lab.trace.scan import count_event_keys, key_hash
 
     found = count_event_keys(data)
     if found is None:
-        return True
+        return _Columns(events, None), True
     counts, deeper = found
-    columns = _transposed(events)
-    expected = {key_hash(name): len(events) - column.count(UNSET) for name, column in columns.items() if name not in ("op", "bytes", "ranks")}
-    expected |= {key_hash(name): len(events) for name in ("op", "bytes", "ranks")}
+    hashes = {key_hash(name): name for name in EVENT_FIELDS}
+    columns = _Columns(events, frozenset(hashes[h] for h in counts if h in hashes))
     arrivals = columns["rank_arrival_us"]
-    nested = sum(map(len, (a for a in arrivals if type(a) is dict)))
-    return {k: n for k, n in expected.items() if n} != counts or deeper != nested
+    nested = 0 if columns.none("rank_arrival_us") else sum(len(a) for a in arrivals if type(a) is dict)
+    expected = {h: len(events) - columns.missing(name) for h, name in hashes.items()}
+    return columns, {h: n for h, n in expected.items() if n} != counts or deeper != nested
 
 
-_TRANSPOSE = attrgetter(*EVENT_FIELDS)
-
-
-def _transposed(events: list[EventV1]) -> dict[str, tuple[Any, ...]]:
-    rows = zip(*map(_TRANSPOSE, events), strict=True) if events else ((),) * len(EVENT_FIELDS)
-    return dict(zip(EVENT_FIELDS, rows, strict=True))
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Decoding makes many objects and no cycles; the cyclic collector would only walk them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @dataclass
@@ -152,7 +186,7 @@ class _Times:
                                           remedy="round it to 3 decimals, or accept rounding with --round-ns") for i in wrong.tolist()]
         return out
 
-    def column(self, name: str, items: tuple[Any, ...]) -> Column:
+    def column(self, name: str, items: Sequence[Any]) -> Column:
         missing = items.count(UNSET)
         n = len(items)
         if missing == n:
@@ -163,19 +197,18 @@ class _Times:
         return Column(self.ns(name, [0.0 if x is UNSET else x for x in items]), known)
 
 
-def _ints(items: tuple[Any, ...], dtype: npt.DTypeLike = np.int64) -> Column:
+def _ints(items: Sequence[Any], dtype: npt.DTypeLike = np.int64) -> Column:
     return Column.from_optional([None if x is UNSET else x for x in items] if UNSET in items else list(items), dtype)
 
 
-def _texts(items: tuple[Any, ...], allowed: frozenset[str] | None = None) -> Coded:
+def _texts(items: Sequence[Any], allowed: frozenset[str] | None = None) -> Coded:
     coded = Coded.from_optional([None if x is UNSET else x for x in items] if UNSET in items else items)
     if allowed is not None and not set(coded.names) <= allowed:
         raise _Odd
     return coded
 
 
-def _build(decoded: TraceV1, file: str, round_ns: bool, limits: Limits, warnings: list[str]) -> Trace:
-    c = _transposed(decoded.events)
+def _build(decoded: TraceV1, c: _Columns, file: str, round_ns: bool, limits: Limits, warnings: list[str]) -> Trace:
     n = len(decoded.events)
     system = decoded.system if isinstance(decoded.system, dict) else {}
     lab = read_lab_section(system.get("commcanary_lab"), file)
@@ -187,7 +220,7 @@ def _build(decoded: TraceV1, file: str, round_ns: bool, limits: Limits, warnings
     arrival, arrival_known = _arrivals(c, table, group, times)
     observers, rank_sets = _observers(c["lab_observers"], table, group)
     sizes = np.array(c["bytes"], np.int64)
-    if c["lab_bytes"].count(UNSET) != n:
+    if not c.none("lab_bytes"):
         sizes = np.where([x == 0 for x in c["lab_bytes"]], 0, sizes)
     overlap, defaults = _overlap(c, times)
     observed = times.column("observed_exposed_us", c["observed_exposed_us"])
@@ -204,7 +237,7 @@ def _build(decoded: TraceV1, file: str, round_ns: bool, limits: Limits, warnings
         compute_before_ns=times.column("compute_before_us", c["compute_before_us"]),
         overlap_ns=overlap, observed_exposed_ns=observed, pressure=_ints(c["compute_pressure"], np.float64),
         arrival_ns=arrival, arrival_known=arrival_known, observers=observers, rank_sets=rank_sets,
-        splits=Ragged.from_rows([() if x is UNSET else x for x in c["lab_splits"]]) if c["lab_splits"].count(UNSET) != n else Ragged.empty(n),
+        splits=Ragged.from_rows([() if x is UNSET else x for x in c["lab_splits"]]) if not c.none("lab_splits") else Ragged.empty(n),
         duration_ns=_optional_times("lab_duration_us", c["lab_duration_us"], times),
         rank_start_ns=_optional_times("lab_rank_start_us", c["lab_rank_start_us"], times),
         ids=_ids(c["id"]),
@@ -222,34 +255,30 @@ def _build(decoded: TraceV1, file: str, round_ns: bool, limits: Limits, warnings
     return _annotated(ordered, lab, defaults, times, c, warnings)
 
 
-def _annotated(trace: Trace, lab: LabSection, defaults: list[str], times: _Times, c: dict[str, tuple[Any, ...]], warnings: list[str]) -> Trace:
+def _annotated(trace: Trace, lab: LabSection, defaults: list[str], times: _Times, c: _Columns, warnings: list[str]) -> Trace:
     from dataclasses import replace
 
     notes = [*lab.notes, *defaults]
     if times.largest_us:
         notes.append(f"times rounded to whole nanoseconds; the largest change is {times.largest_us:.3g} us")
     for name in IGNORED_FIELDS:
-        used = len(trace) - c[name].count(UNSET)
+        used = len(trace) - c.missing(name)
         if used:
             warnings = [*warnings, f"{name} on {used} events is not used"]
     return replace(trace, notes=tuple(dict.fromkeys(notes)), warnings=tuple(dict.fromkeys([*lab.warnings, *warnings])))
 
 
-def _groups(names: tuple[Any, ...], ranks: tuple[Any, ...], world: Any, file: str, limits: Limits) -> tuple[npt.NDArray[np.int32], GroupTable]:
+def _groups(names: Sequence[Any], ranks: Sequence[Any], world: Any, file: str, limits: Limits) -> tuple[npt.NDArray[np.int32], GroupTable]:
     table = GroupTable()
-    seen: dict[tuple[Any, Any], int] = {}
-    codes = []
-    for name, members in zip(names, ranks, strict=True):
-        key = (name, members if type(members) is int else tuple(members))
-        code = seen.get(key)
-        if code is None:
-            distinct = tuple(range(key[1])) if isinstance(key[1], int) else key[1]
-            if not distinct or len(set(distinct)) != len(distinct) or (isinstance(world, int) and max(distinct) >= world):
-                raise _Odd
-            code = seen[key] = table.code(None if name is UNSET else name, distinct)
-            limits.check_groups(len(seen), file)
-        codes.append(code)
-    return np.array(codes, np.int32), table
+    keys = list(zip(names, [m if type(m) is int else tuple(m) for m in ranks], strict=True))
+    codes: dict[tuple[Any, Any], int] = {}
+    for name, members in dict.fromkeys(keys):
+        distinct = tuple(range(members)) if isinstance(members, int) else members
+        if not distinct or len(set(distinct)) != len(distinct) or (isinstance(world, int) and max(distinct) >= world):
+            raise _Odd
+        codes[name, members] = table.code(None if name is UNSET else name, distinct)
+        limits.check_groups(len(codes), file)
+    return np.fromiter(map(codes.__getitem__, keys), np.int32, len(keys)), table
 
 
 def _check_ops(op: Coded, custom: npt.NDArray[np.bool_], reduction: Coded) -> None:
@@ -259,14 +288,14 @@ def _check_ops(op: Coded, custom: npt.NDArray[np.bool_], reduction: Coded) -> No
         raise _Odd
 
 
-def _arrivals(c: dict[str, tuple[Any, ...]], table: GroupTable, group: npt.NDArray[np.int32], times: _Times) -> tuple[Ragged, npt.NDArray[np.bool_]]:
+def _arrivals(c: _Columns, table: GroupTable, group: npt.NDArray[np.int32], times: _Times) -> tuple[Ragged, npt.NDArray[np.bool_]]:
     maps, skews, unknown = c["rank_arrival_us"], c["arrival_skew_us"], c["arrival_skew_unknown"]
     n = len(maps)
     known = np.broadcast_to(np.True_, (n,)) if True not in unknown else np.array([x is not True for x in unknown], np.bool_)
-    if c["partial_rank_arrival"].count(UNSET) != n and True in c["partial_rank_arrival"]:
+    if not c.none("partial_rank_arrival") and True in c["partial_rank_arrival"]:
         raise _Odd
-    if maps.count(UNSET) == n:
-        if skews.count(UNSET) == n:
+    if c.none("rank_arrival_us"):
+        if c.none("arrival_skew_us"):
             return Ragged.empty(n), known
         given = np.fromiter((x is not UNSET for x in skews), np.bool_, n)
         values = times.ns("arrival_skew_us", [x for x in skews if x is not UNSET], np.flatnonzero(given))
@@ -322,7 +351,7 @@ def _listed(arrival: list[float], ranks: Any, members: tuple[int, ...]) -> list[
     return [arrival[where[m]] for m in members]
 
 
-def _check_skews(arrival: Ragged, maps: tuple[Any, ...], skews: tuple[Any, ...], times: _Times) -> None:
+def _check_skews(arrival: Ragged, maps: Sequence[Any], skews: Sequence[Any], times: _Times) -> None:
     both = [i for i, (m, s) in enumerate(zip(maps, skews, strict=True)) if m is not UNSET and s is not UNSET]
     if both:
         spread = (arrival.reduce(np.maximum) - arrival.reduce(np.minimum))[both]
@@ -330,7 +359,7 @@ def _check_skews(arrival: Ragged, maps: tuple[Any, ...], skews: tuple[Any, ...],
             raise _Odd
 
 
-def _observers(items: tuple[Any, ...], table: GroupTable, group: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], tuple[tuple[int, ...], ...]]:
+def _observers(items: Sequence[Any], table: GroupTable, group: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], tuple[tuple[int, ...], ...]]:
     n = len(items)
     if items.count(UNSET) == n:
         return np.broadcast_to(np.int32(-1), (n,)), ()
@@ -344,12 +373,14 @@ def _observers(items: tuple[Any, ...], table: GroupTable, group: npt.NDArray[np.
     return np.array(codes, np.int32), tuple(sets)
 
 
-def _overlap(c: dict[str, tuple[Any, ...]], times: _Times) -> tuple[Column, list[str]]:
+def _overlap(c: _Columns, times: _Times) -> tuple[Column, list[str]]:
     """Overlap column; where the file neither gives nor disclaims it, the format's default 0 applies, which a note says."""
     given, unknown = c["compute_overlap_us"], c["compute_overlap_unknown"]
     n, notes = len(given), []
-    absent_arrival = sum(a is UNSET and s is UNSET and u is not True
-                         for a, s, u in zip(c["rank_arrival_us"], c["arrival_skew_us"], c["arrival_skew_unknown"], strict=True))
+    absent_arrival = 0
+    if c.missing("rank_arrival_us") and c.missing("arrival_skew_us"):
+        absent_arrival = sum(a is UNSET and s is UNSET and u is not True
+                             for a, s, u in zip(c["rank_arrival_us"], c["arrival_skew_us"], c["arrival_skew_unknown"], strict=True))
     if absent_arrival:
         notes.append(f"{absent_arrival} of {n} events give no arrivals; the format's default of 0 us skew applies")
     missing = given.count(UNSET)
@@ -366,7 +397,7 @@ def _overlap(c: dict[str, tuple[Any, ...]], times: _Times) -> tuple[Column, list
     return Column(times.ns("compute_overlap_us", [0.0 if x is UNSET else x for x in given]), known), notes
 
 
-def _optional_times(name: str, items: tuple[Any, ...], times: _Times) -> Ragged:
+def _optional_times(name: str, items: Sequence[Any], times: _Times) -> Ragged:
     n = len(items)
     if items.count(UNSET) == n:
         return Ragged.empty(n)
@@ -377,7 +408,7 @@ def _optional_times(name: str, items: tuple[Any, ...], times: _Times) -> Ragged:
     return Ragged.from_lengths(np.where([x is None for x in flat], -1, ns), lengths)
 
 
-def _ids(items: tuple[Any, ...]) -> Ragged | None:
+def _ids(items: Sequence[Any]) -> Ragged | None:
     n = len(items)
     missing = items.count(UNSET)
     if missing == n:
@@ -385,9 +416,11 @@ def _ids(items: tuple[Any, ...]) -> Ragged | None:
     texts = items if not missing else ["" if x is UNSET else x for x in items]
     if len(set(texts)) != n - max(0, missing - 1):
         raise _Odd
-    encoded = [t.encode() for t in texts]
-    lengths = np.fromiter(map(len, encoded), np.int64, n)
-    return Ragged.from_lengths(np.frombuffer(b"".join(encoded), np.uint8), lengths)
+    joined = "".join(texts)
+    if not joined.isascii():
+        texts = [t.encode() for t in texts]
+        return Ragged.from_lengths(np.frombuffer(b"".join(texts), np.uint8), list(map(len, texts)))
+    return Ragged.from_lengths(np.frombuffer(joined.encode(), np.uint8), np.fromiter(map(len, texts), np.int64, n))
 
 
 def _check_members(trace: Trace, table: GroupTable, group: npt.NDArray[np.int32]) -> None:
