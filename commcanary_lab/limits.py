@@ -34,8 +34,9 @@ class Limits:
     def _check(self, name: str, value: int, what: str, where: str) -> None:
         limit = getattr(self, name)
         if value > limit:
-            raise LimitError(f"{value} {what} exceed the limit of {limit}", file=where,
-                             remedy=f"raise it with COMMCANARY_LAB_{name.upper()}")
+            raise LimitError(
+                f"{value} {what} exceed the limit of {limit}", file=where, remedy=f"raise it with COMMCANARY_LAB_{name.upper()}"
+            )
 
     def check_events(self, count: int, where: str) -> None:
         """Refuse more events than `max_events`."""

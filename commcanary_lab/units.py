@@ -80,13 +80,9 @@ def format_bytes(size_bytes: float) -> str:
     """
     if not math.isfinite(size_bytes):
         return "unknown"
-    value = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1024:
-            break
-        value /= 1024
-    else:
-        unit = "PiB"
+    value, unit, larger = float(size_bytes), "B", ["PiB", "TiB", "GiB", "MiB", "KiB"]
+    while abs(value) >= 1024 and larger:
+        value, unit = value / 1024, larger.pop()
     return f"{value:,.0f} B" if unit == "B" else f"{_three_digits(value)} {unit}"
 
 

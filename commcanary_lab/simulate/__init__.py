@@ -3,4 +3,14 @@
 from commcanary_lab.simulate.backend import ABLATIONS, DEFAULT_BACKENDS, Backend, load_backends, parse_ablations, parse_backend
 from commcanary_lab.simulate.prepare import Prepared, parse_assumptions, prepare
 
-__all__ = ["ABLATIONS", "DEFAULT_BACKENDS", "Backend", "Prepared", "load_backends", "parse_ablations", "parse_assumptions", "parse_backend", "prepare"]
+__all__ = [
+    "ABLATIONS",
+    "DEFAULT_BACKENDS",
+    "Backend",
+    "Prepared",
+    "load_backends",
+    "parse_ablations",
+    "parse_assumptions",
+    "parse_backend",
+    "prepare",
+]

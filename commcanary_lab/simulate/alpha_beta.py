@@ -66,10 +66,14 @@ class AlphaBeta:
         steps = np.select([reduce, message], [2 * (k - 1), np.minimum(1, k - 1)], k - 1)
         share = np.select([reduce, shared], [2 * ring, ring], np.where(k > 1, 1.0, 0.0))
         spans = self._spans_nodes(prepared)
-        alpha = np.where(spans, _first(self.inter_alpha_us, self.alpha_us, backend.latency_floor_us),
-                         _first(self.alpha_us, backend.latency_floor_us))
-        rate = np.where(spans, _first(self.inter_bandwidth_gbps, self.bandwidth_gbps, backend.bandwidth_gbps),
-                        _first(self.bandwidth_gbps, backend.bandwidth_gbps))
+        alpha = np.where(
+            spans, _first(self.inter_alpha_us, self.alpha_us, backend.latency_floor_us), _first(self.alpha_us, backend.latency_floor_us)
+        )
+        rate = np.where(
+            spans,
+            _first(self.inter_bandwidth_gbps, self.bandwidth_gbps, backend.bandwidth_gbps),
+            _first(self.bandwidth_gbps, backend.bandwidth_gbps),
+        )
         out: npt.NDArray[np.float64] = steps * alpha + prepared.size_bytes * share * 8 / (rate * 1000)
         return out
 

@@ -14,7 +14,15 @@ from commcanary_lab.errors import InputError, UsageError
 __all__ = ["ABLATIONS", "DEFAULT_BACKENDS", "Backend", "load_backends", "parse_ablations", "parse_backend"]
 
 #: Mechanisms that an ablation removes, exactly one each.
-ABLATIONS = ("arrival_skew", "compute_overlap", "operation_ordering", "rare_tail_windows", "queue_reset_gaps", "pressure", "observed_exposed_us")
+ABLATIONS = (
+    "arrival_skew",
+    "compute_overlap",
+    "operation_ordering",
+    "rare_tail_windows",
+    "queue_reset_gaps",
+    "pressure",
+    "observed_exposed_us",
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,14 @@ class Backend:
     seed: int = 7
 
     def __post_init__(self) -> None:
-        bounds = {"bandwidth_gbps": (1e-6, 1e9), "latency_floor_us": (0, 1e9), "compute_pressure": (0, 10), "overlap_efficiency": (0, 1),
-                  "iterations": (1, 1_000_000), "seed": (0, (1 << 64) - 1)}
+        bounds = {
+            "bandwidth_gbps": (1e-6, 1e9),
+            "latency_floor_us": (0, 1e9),
+            "compute_pressure": (0, 10),
+            "overlap_efficiency": (0, 1),
+            "iterations": (1, 1_000_000),
+            "seed": (0, (1 << 64) - 1),
+        }
         for name, (low, high) in bounds.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not low <= value <= high:
@@ -79,7 +93,9 @@ def _from_mapping(label: str, values: Mapping[str, object], base: Backend | None
     unknown = sorted(set(values) - _NUMBERS)
     if unknown:
         raise UsageError(f"unknown backend setting {unknown[0]!r}", remedy=f"known: {', '.join(sorted(_NUMBERS))}")
-    converted = {k: float(v) if k not in ("iterations", "seed") and isinstance(v, int) and not isinstance(v, bool) else v for k, v in values.items()}
+    converted = {
+        k: float(v) if k not in ("iterations", "seed") and isinstance(v, int) and not isinstance(v, bool) else v for k, v in values.items()
+    }
     return replace(base or Backend(), label=label, **converted)  # type: ignore[arg-type]
 
 
@@ -98,7 +114,9 @@ def parse_backend(text: str, known: Iterable[Backend] = DEFAULT_BACKENDS) -> Bac
     base: Backend | None = None
     if "=" not in parts[0]:
         if parts[0] not in by_name:
-            raise UsageError(f"unknown backend {parts[0]!r}", remedy=f"known: {', '.join(by_name)}; or give key=value pairs such as latency_floor_us=12")
+            raise UsageError(
+                f"unknown backend {parts[0]!r}", remedy=f"known: {', '.join(by_name)}; or give key=value pairs such as latency_floor_us=12"
+            )
         base = by_name[parts[0]]
         parts = parts[1:]
         if not parts:

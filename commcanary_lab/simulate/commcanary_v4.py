@@ -31,8 +31,18 @@ def _uniform(counter: np.uint64, lane: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _service(transfer: FloatArray, startup: FloatArray, concurrent: npt.NDArray[np.int64], pressure: FloatArray, skew: FloatArray,
-             identity: npt.NDArray[np.uint64], salt: np.uint64, backend_pressure: float, tails: bool, out: FloatArray) -> None:
+def _service(
+    transfer: FloatArray,
+    startup: FloatArray,
+    concurrent: npt.NDArray[np.int64],
+    pressure: FloatArray,
+    skew: FloatArray,
+    identity: npt.NDArray[np.uint64],
+    salt: np.uint64,
+    backend_pressure: float,
+    tails: bool,
+    out: FloatArray,
+) -> None:
     for i in range(len(out)):
         p = min(1.5, max(0.0, backend_pressure * pressure[i] / 0.55))
         counter = salt ^ identity[i]
@@ -62,11 +72,18 @@ class CommCanaryV4:
         transfer = prepared.size_bytes * 8 / (backend.bandwidth_gbps * 1000) * _factors(prepared)
         out = np.empty(len(prepared))
         salt = (backend.seed ^ ((iteration + 1) * _ITERATION & _MASK)) & _MASK
-        _service(transfer, startup[inverse.reshape(-1)] if len(distinct) else startup, prepared.concurrent_groups,
-                 np.full(len(prepared), 0.55) if "pressure" in ablations else prepared.pressure,
-                 np.zeros(len(prepared)) if no_skew else prepared.skew_us,
-                 prepared.identity_without_skew if no_skew else prepared.identity,
-                 np.uint64(salt), backend.compute_pressure, "rare_tail_windows" not in ablations, out)
+        _service(
+            transfer,
+            startup[inverse.reshape(-1)] if len(distinct) else startup,
+            prepared.concurrent_groups,
+            np.full(len(prepared), 0.55) if "pressure" in ablations else prepared.pressure,
+            np.zeros(len(prepared)) if no_skew else prepared.skew_us,
+            prepared.identity_without_skew if no_skew else prepared.identity,
+            np.uint64(salt),
+            backend.compute_pressure,
+            "rare_tail_windows" not in ablations,
+            out,
+        )
         return out
 
 
@@ -75,8 +92,11 @@ def _factors(prepared: Prepared) -> FloatArray:
     n = prepared.group_size
     names = np.array([*prepared.trace.op.names, ""], object)[prepared.trace.op.codes]
     share = (n - 1) / np.maximum(1, n)
-    return np.select([names == "all_reduce", (names == "reduce_scatter") | (names == "all_gather"), names == "all_to_all", names == "broadcast"],
-                     [2 * (n - 1) / np.maximum(1, n), share, 1.6, 0.8], 1.0)
+    return np.select(
+        [names == "all_reduce", (names == "reduce_scatter") | (names == "all_gather"), names == "all_to_all", names == "broadcast"],
+        [2 * (n - 1) / np.maximum(1, n), share, 1.6, 0.8],
+        1.0,
+    )
 
 
 register_model(CommCanaryV4())

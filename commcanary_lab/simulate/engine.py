@@ -55,8 +55,16 @@ class Samples:
 
 
 @njit(cache=True, nogil=True)
-def _queue(gap: FloatArray, skew: FloatArray, service: FloatArray, overlap: FloatArray, efficiency: float, resource: npt.NDArray[np.int64],
-           resources: int, out: FloatArray) -> None:
+def _queue(
+    gap: FloatArray,
+    skew: FloatArray,
+    service: FloatArray,
+    overlap: FloatArray,
+    efficiency: float,
+    resource: npt.NDArray[np.int64],
+    resources: int,
+    out: FloatArray,
+) -> None:
     free = np.zeros(resources)
     clock = 0.0
     for i in range(len(gap)):
@@ -112,5 +120,6 @@ def run(prepared: Prepared, backend: Backend, model: CostModel, ablations: froze
         _queue(gap, skew, service[iteration], overlap, backend.overlap_efficiency, resource, resources, out[iteration])
     columns = out.transpose(1, 0, 2).reshape(7, k * n)
     event = np.tile(np.arange(n) if order is None else order, k)
-    return Samples(event, columns[0], columns[1], service.reshape(-1), columns[2], columns[3], columns[4], columns[5], columns[6],
-                   np.tile(skew, k), k)
+    return Samples(
+        event, columns[0], columns[1], service.reshape(-1), columns[2], columns[3], columns[4], columns[5], columns[6], np.tile(skew, k), k
+    )

@@ -22,13 +22,75 @@ _THREADS = 2
 #: Below this many events a second thread does not pay.
 _PARALLEL_FROM = 20_000
 
-_K = np.array([
-    0x428A2F98, 0x71374491, 0xB5C0FBCF, 0xE9B5DBA5, 0x3956C25B, 0x59F111F1, 0x923F82A4, 0xAB1C5ED5, 0xD807AA98, 0x12835B01, 0x243185BE,
-    0x550C7DC3, 0x72BE5D74, 0x80DEB1FE, 0x9BDC06A7, 0xC19BF174, 0xE49B69C1, 0xEFBE4786, 0x0FC19DC6, 0x240CA1CC, 0x2DE92C6F, 0x4A7484AA,
-    0x5CB0A9DC, 0x76F988DA, 0x983E5152, 0xA831C66D, 0xB00327C8, 0xBF597FC7, 0xC6E00BF3, 0xD5A79147, 0x06CA6351, 0x14292967, 0x27B70A85,
-    0x2E1B2138, 0x4D2C6DFC, 0x53380D13, 0x650A7354, 0x766A0ABB, 0x81C2C92E, 0x92722C85, 0xA2BFE8A1, 0xA81A664B, 0xC24B8B70, 0xC76C51A3,
-    0xD192E819, 0xD6990624, 0xF40E3585, 0x106AA070, 0x19A4C116, 0x1E376C08, 0x2748774C, 0x34B0BCB5, 0x391C0CB3, 0x4ED8AA4A, 0x5B9CCA4F,
-    0x682E6FF3, 0x748F82EE, 0x78A5636F, 0x84C87814, 0x8CC70208, 0x90BEFFFA, 0xA4506CEB, 0xBEF9A3F7, 0xC67178F2], np.uint32)
+_K = np.array(
+    [
+        0x428A2F98,
+        0x71374491,
+        0xB5C0FBCF,
+        0xE9B5DBA5,
+        0x3956C25B,
+        0x59F111F1,
+        0x923F82A4,
+        0xAB1C5ED5,
+        0xD807AA98,
+        0x12835B01,
+        0x243185BE,
+        0x550C7DC3,
+        0x72BE5D74,
+        0x80DEB1FE,
+        0x9BDC06A7,
+        0xC19BF174,
+        0xE49B69C1,
+        0xEFBE4786,
+        0x0FC19DC6,
+        0x240CA1CC,
+        0x2DE92C6F,
+        0x4A7484AA,
+        0x5CB0A9DC,
+        0x76F988DA,
+        0x983E5152,
+        0xA831C66D,
+        0xB00327C8,
+        0xBF597FC7,
+        0xC6E00BF3,
+        0xD5A79147,
+        0x06CA6351,
+        0x14292967,
+        0x27B70A85,
+        0x2E1B2138,
+        0x4D2C6DFC,
+        0x53380D13,
+        0x650A7354,
+        0x766A0ABB,
+        0x81C2C92E,
+        0x92722C85,
+        0xA2BFE8A1,
+        0xA81A664B,
+        0xC24B8B70,
+        0xC76C51A3,
+        0xD192E819,
+        0xD6990624,
+        0xF40E3585,
+        0x106AA070,
+        0x19A4C116,
+        0x1E376C08,
+        0x2748774C,
+        0x34B0BCB5,
+        0x391C0CB3,
+        0x4ED8AA4A,
+        0x5B9CCA4F,
+        0x682E6FF3,
+        0x748F82EE,
+        0x78A5636F,
+        0x84C87814,
+        0x8CC70208,
+        0x90BEFFFA,
+        0xA4506CEB,
+        0xBEF9A3F7,
+        0xC67178F2,
+    ],
+    np.uint32,
+)
 _H0 = np.array([0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19], np.uint32)
 
 
@@ -52,8 +114,12 @@ def _sha256_prefix(buffer: npt.NDArray[np.uint8], length: int, w: npt.NDArray[np
         base = block * 64
         for i in range(16):
             j = base + 4 * i
-            w[i] = (np.uint32(buffer[j]) << np.uint32(24)) | (np.uint32(buffer[j + 1]) << np.uint32(16)) | (
-                np.uint32(buffer[j + 2]) << np.uint32(8)) | np.uint32(buffer[j + 3])
+            w[i] = (
+                (np.uint32(buffer[j]) << np.uint32(24))
+                | (np.uint32(buffer[j + 1]) << np.uint32(16))
+                | (np.uint32(buffer[j + 2]) << np.uint32(8))
+                | np.uint32(buffer[j + 3])
+            )
         for i in range(16, 64):
             x, y = w[i - 15], w[i - 2]
             s0 = _rotate(x, 7) ^ _rotate(x, 18) ^ (x >> np.uint32(3))
@@ -123,9 +189,21 @@ def _put_bytes(buffer: npt.NDArray[np.uint8], at: int, source: npt.NDArray[np.ui
 
 
 @njit(cache=True, nogil=True)
-def _hash_range(first: int, last: int, values: npt.NDArray[np.int64], pointers: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64],
-                zero: bool, key: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64],
-                sequence: npt.NDArray[np.int64], occurrence: npt.NDArray[np.int64], room: int, out: npt.NDArray[np.uint64]) -> None:
+def _hash_range(
+    first: int,
+    last: int,
+    values: npt.NDArray[np.int64],
+    pointers: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    zero: bool,
+    key: npt.NDArray[np.int64],
+    text: npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.int64],
+    sequence: npt.NDArray[np.int64],
+    occurrence: npt.NDArray[np.int64],
+    room: int,
+    out: npt.NDArray[np.uint64],
+) -> None:
     """Identities of events first..last-1. `text` holds five pieces per key, delimited by `bounds`."""
     buffer = np.zeros(room, np.uint8)
     w, state = np.zeros(64, np.uint32), np.zeros(8, np.uint32)
@@ -180,7 +258,9 @@ def occurrences(codes: npt.NDArray[np.int64], kinds: int) -> npt.NDArray[np.int6
     return _count(codes, kinds)  # type: ignore[no-any-return]
 
 
-def identity_hashes(trace: Trace, codes: npt.NDArray[np.int64], first: npt.NDArray[np.int64], *, zero_offsets: bool = False) -> npt.NDArray[np.uint64]:
+def identity_hashes(
+    trace: Trace, codes: npt.NDArray[np.int64], first: npt.NDArray[np.int64], *, zero_offsets: bool = False
+) -> npt.NDArray[np.uint64]:
     """Return the first 8 bytes of the SHA-256 of each event's noise identity.
 
     Parameters
@@ -207,8 +287,19 @@ def identity_hashes(trace: Trace, codes: npt.NDArray[np.int64], first: npt.NDArr
     sizes = trace.group_sizes
     longest = np.add.reduceat([len(p) for p in pieces], np.arange(0, len(pieces), 5)).max()
     room = int(longest + (sizes.max() + 2) * 24 + 192)
-    arguments = (np.ascontiguousarray(trace.arrival_ns.values), np.ascontiguousarray(trace.arrival_ns.pointers), sizes, zero_offsets, codes,
-                 text, bounds, np.ascontiguousarray(trace.message_sequence.filled(-1)), occurrences(codes, len(first)), room, out)
+    arguments = (
+        np.ascontiguousarray(trace.arrival_ns.values),
+        np.ascontiguousarray(trace.arrival_ns.pointers),
+        sizes,
+        zero_offsets,
+        codes,
+        text,
+        bounds,
+        np.ascontiguousarray(trace.message_sequence.filled(-1)),
+        occurrences(codes, len(first)),
+        room,
+        out,
+    )
     if n < _PARALLEL_FROM:
         _hash_range(0, n, *arguments)
     else:

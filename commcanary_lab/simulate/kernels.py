@@ -10,8 +10,9 @@ __all__ = ["mean_wait_us"]
 
 
 @njit(cache=True, nogil=True)
-def mean_wait_us(arrival_ns: npt.NDArray[np.int64], pointers: npt.NDArray[np.int64], group_size: npt.NDArray[np.int64],
-                 skew_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def mean_wait_us(
+    arrival_ns: npt.NDArray[np.int64], pointers: npt.NDArray[np.int64], group_size: npt.NDArray[np.int64], skew_us: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Mean over ranks of (last arrival - own arrival), summed left to right in rank order as the published model does.
 
     Where only the skew is known, every rank but the last arrives at 0.

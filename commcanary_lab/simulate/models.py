@@ -22,7 +22,10 @@ __all__ = ["CostModel", "get_model", "register_model"]
 class CostModel(Protocol):
     """The one signature of a cost model."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Name under which the model is registered."""
+        ...
 
     def service_us(self, prepared: Prepared, backend: Backend, iteration: int, ablations: frozenset[str]) -> npt.NDArray[np.float64]:
         """Return the service time of each event in microseconds, shape (n,), in trace order."""

@@ -128,9 +128,23 @@ class Prepared:
         t = self.trace
         codes, first = self.keys
         names = default_group_names(t)
-        rows = [(t.phase.text(i) or "unknown", t.op.text(i) or "", t.dtype.text(i) or "", t.reduction.text(i) or "", int(t.size_bytes[i]),
-                 names[t.group[i]], t.groups[t.group[i]].members, int(t.root.filled(-1)[i]), int(t.sender.filled(-1)[i]),
-                 int(t.receiver.filled(-1)[i]), t.tag.text(i) or "", t.channel.text(i) or "") for i in first.tolist()]
+        rows = [
+            (
+                t.phase.text(i) or "unknown",
+                t.op.text(i) or "",
+                t.dtype.text(i) or "",
+                t.reduction.text(i) or "",
+                int(t.size_bytes[i]),
+                names[t.group[i]],
+                t.groups[t.group[i]].members,
+                int(t.root.filled(-1)[i]),
+                int(t.sender.filled(-1)[i]),
+                int(t.receiver.filled(-1)[i]),
+                t.tag.text(i) or "",
+                t.channel.text(i) or "",
+            )
+            for i in first.tolist()
+        ]
         ranks = {row: r for r, row in enumerate(sorted(set(rows)))}
         return np.argsort(np.array([ranks[row] for row in rows], np.int64)[codes], kind="stable") if rows else codes
 
@@ -159,10 +173,16 @@ def prepare(trace: Trace, assumptions: Assumptions | None = None) -> Prepared:
     used = {f: v for f, v in assumptions.items() if f in trace.unknown_fields}
     skew = np.where(trace.skew_ns.mask, trace.skew_ns.values / 1000.0, used.get("skew_us", 0.0))
     return Prepared(
-        trace=trace, size_bytes=trace.size_bytes, group_size=trace.group_sizes,
-        concurrent_groups=trace.concurrent_groups.filled(1).astype(np.int64), gap_us=gaps_ns(trace) / 1000.0, skew_us=skew,
+        trace=trace,
+        size_bytes=trace.size_bytes,
+        group_size=trace.group_sizes,
+        concurrent_groups=trace.concurrent_groups.filled(1).astype(np.int64),
+        gap_us=gaps_ns(trace) / 1000.0,
+        skew_us=skew,
         overlap_us=np.where(trace.overlap_ns.mask, trace.overlap_ns.values / 1000.0, used.get("overlap_us", 0.0)),
-        wait_us=_mean_wait_us(trace, skew), pressure=trace.pressure.filled(0.5).astype(np.float64), resource=_resources(trace),
+        wait_us=_mean_wait_us(trace, skew),
+        pressure=trace.pressure.filled(0.5).astype(np.float64),
+        resource=_resources(trace),
         assumptions=used,
     )
 
@@ -183,12 +203,22 @@ def _resources(trace: Trace) -> npt.NDArray[np.int64]:
     keys = [(name, () if name != "default" else g.members) for name, g in zip(names, trace.groups, strict=True)]
     table = {k: i for i, k in enumerate(dict.fromkeys(keys))}
     queue = np.array([table[k] for k in keys], np.int64)[trace.group]
-    messages = np.array([name == "point_to_point" for name in trace.op.names] or [False])[trace.op.codes] & trace.sender.mask & trace.receiver.mask
+    messages = (
+        np.array([name == "point_to_point" for name in trace.op.names] or [False])[trace.op.codes] & trace.sender.mask & trace.receiver.mask
+    )
     if not messages.any():
         return queue
 
     def only(values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         return np.where(messages, values, -2).astype(np.int64)
 
-    return factorize([queue, only(trace.sender.values), only(trace.receiver.values), only(trace.channel.codes), only(trace.tag.codes),
-                      only(trace.message_sequence.filled(-1))])[0]
+    return factorize(
+        [
+            queue,
+            only(trace.sender.values),
+            only(trace.receiver.values),
+            only(trace.channel.codes),
+            only(trace.tag.codes),
+            only(trace.message_sequence.filled(-1)),
+        ]
+    )[0]

@@ -60,8 +60,14 @@ def summarise(values: FloatArray) -> LatencySummary:
     if not len(values):
         return LatencySummary(0, 0.0, 0.0, 0.0, 0.0, 0.0)
     s = np.sort(values)
-    return LatencySummary(len(s), round(quantile(s, 0.5), 3), round(quantile(s, 0.95), 3), round(quantile(s, 0.99), 3), round(float(s[-1]), 3),
-                          round(float(values.sum()) / len(s), 3))
+    return LatencySummary(
+        len(s),
+        round(quantile(s, 0.5), 3),
+        round(quantile(s, 0.95), 3),
+        round(quantile(s, 0.99), 3),
+        round(float(s[-1]), 3),
+        round(float(values.sum()) / len(s), 3),
+    )
 
 
 @dataclass(frozen=True)
@@ -152,17 +158,36 @@ class Report:
         s, p, t = self.samples, self.prepared, self.prepared.trace
         ops, phases, groups = t.op.to_list(), t.phase.to_list(), default_group_names(t)
         n = max(1, len(p))
-        no_gap, no_overlap, no_skew = ("queue_reset_gaps" in self.ablations, "compute_overlap" in self.ablations, "arrival_skew" in self.ablations)
+        no_gap, no_overlap, no_skew = (
+            "queue_reset_gaps" in self.ablations,
+            "compute_overlap" in self.ablations,
+            "arrival_skew" in self.ablations,
+        )
         for row, i in enumerate(s.event.tolist()):
             # the published samples subtract the rounded parts, so that a reader's arithmetic comes out
             total, hidden = round(float(s.total_us[row]), 3), round(float(s.hidden_us[row]), 3)
             yield Sample(
-                i, row // n, ops[i] or "", phases[i] or "unknown", groups[t.group[i]], int(p.size_bytes[i]), int(p.group_size[i]),
-                round(0.0 if no_gap else float(p.gap_us[i]), 3), round(float(s.first_us[row]), 3),
-                round(float(s.first_us[row] + s.skew_us[row]), 3), round(float(s.start_us[row]), 3), round(float(s.completion_us[row]), 3),
-                round(float(s.service_us[row]), 3), round(float(s.wait_us[row]), 3), round(float(s.skew_us[row]), 3),
-                round(0.0 if no_skew else float(p.wait_us[i]), 3), round(0.0 if no_overlap else float(p.overlap_us[i]), 3),
-                total, hidden, round(total - hidden, 3))
+                i,
+                row // n,
+                ops[i] or "",
+                phases[i] or "unknown",
+                groups[t.group[i]],
+                int(p.size_bytes[i]),
+                int(p.group_size[i]),
+                round(0.0 if no_gap else float(p.gap_us[i]), 3),
+                round(float(s.first_us[row]), 3),
+                round(float(s.first_us[row] + s.skew_us[row]), 3),
+                round(float(s.start_us[row]), 3),
+                round(float(s.completion_us[row]), 3),
+                round(float(s.service_us[row]), 3),
+                round(float(s.wait_us[row]), 3),
+                round(float(s.skew_us[row]), 3),
+                round(0.0 if no_skew else float(p.wait_us[i]), 3),
+                round(0.0 if no_overlap else float(p.overlap_us[i]), 3),
+                total,
+                hidden,
+                round(total - hidden, 3),
+            )
 
     def to_json(self, *, samples: bool = False) -> dict[str, Any]:
         """Return the report as a JSON object with the key figures of the command line."""
@@ -174,8 +199,12 @@ class Report:
             "by_phase": [{"name": k, **asdict(v)} for k, v in self.by_phase.items()],
             "by_op": [{"name": k, **asdict(v)} for k, v in self.by_op.items()],
             "backend": asdict(self.backend),
-            "protocol": {"model": self.model, "ablations": list(self.ablations), "origin": self.origin,
-                         "ablation_label": "simulator control, not a physical intervention" if self.ablations else None},
+            "protocol": {
+                "model": self.model,
+                "ablations": list(self.ablations),
+                "origin": self.origin,
+                "ablation_label": "simulator control, not a physical intervention" if self.ablations else None,
+            },
             "assumptions": [{"field": k, "value": v} for k, v in self.assumptions.items()],
             "notes": list(self.notes),
         }
@@ -186,7 +215,9 @@ class Report:
         return out
 
 
-def simulate_prepared(prepared: Prepared, backend: Backend, *, ablations: frozenset[str] = frozenset(), model: str | CostModel = "commcanary-v4") -> Report:
+def simulate_prepared(
+    prepared: Prepared, backend: Backend, *, ablations: frozenset[str] = frozenset(), model: str | CostModel = "commcanary-v4"
+) -> Report:
     """Simulate a prepared trace on one backend and summarise it.
 
     Parameters
@@ -210,15 +241,31 @@ def simulate_prepared(prepared: Prepared, backend: Backend, *, ablations: frozen
     total = float(samples.total_us.sum())
     empty = not len(prepared)
     metrics = {
-        "count": overall.count, "median_us": overall.median_us, "p95_us": overall.p95_us, "p99_us": overall.p99_us,
-        "max_us": overall.max_us, "mean_us": overall.mean_us,
-        "arrival_skew_median_us": 0.0 if empty else round(quantile(skew, 0.5), 3), "arrival_skew_p95_us": 0.0 if empty else round(quantile(skew, 0.95), 3),
+        "count": overall.count,
+        "median_us": overall.median_us,
+        "p95_us": overall.p95_us,
+        "p99_us": overall.p99_us,
+        "max_us": overall.max_us,
+        "mean_us": overall.mean_us,
+        "arrival_skew_median_us": 0.0 if empty else round(quantile(skew, 0.5), 3),
+        "arrival_skew_p95_us": 0.0 if empty else round(quantile(skew, 0.95), 3),
         "arrival_skew_max_us": 0.0 if empty else round(float(skew[-1]), 3),
         "avg_rank_wait_median_us": 0.0 if empty else round(quantile(wait, 0.5), 3),
         "communication_hidden_pct": round(100 * float(samples.hidden_us.sum()) / total, 2) if total else 0.0,
     }
-    return Report(backend, cost.name, tuple(sorted(ablations)), metrics, _breakdown(trace.phase, samples, "unknown"), _breakdown(trace.op, samples, ""),
-                  None if "observed_exposed_us" in ablations else _calibrate(prepared, samples), prepared.assumptions, trace.notes, samples, prepared)
+    return Report(
+        backend,
+        cost.name,
+        tuple(sorted(ablations)),
+        metrics,
+        _breakdown(trace.phase, samples, "unknown"),
+        _breakdown(trace.op, samples, ""),
+        None if "observed_exposed_us" in ablations else _calibrate(prepared, samples),
+        prepared.assumptions,
+        trace.notes,
+        samples,
+        prepared,
+    )
 
 
 def _breakdown(column: Coded, samples: Samples, default: str) -> dict[str, LatencySummary]:
@@ -240,5 +287,12 @@ def _calibrate(prepared: Prepared, samples: Samples) -> Calibration | None:
     error = np.sort(np.abs(bias))
     positive = truth > 0
     mape = float((np.abs(bias[positive]) / truth[positive]).mean() * 100) if positive.any() else None
-    return Calibration(len(error), round(float(error.mean()), 3), round(quantile(error, 0.5), 3), round(quantile(error, 0.95), 3),
-                       round(float(error[-1]), 3), round(float(bias.mean()), 3), None if mape is None else round(mape, 3))
+    return Calibration(
+        len(error),
+        round(float(error.mean()), 3),
+        round(quantile(error, 0.5), 3),
+        round(quantile(error, 0.95), 3),
+        round(float(error[-1]), 3),
+        round(float(bias.mean()), 3),
+        None if mape is None else round(mape, 3),
+    )

@@ -46,8 +46,11 @@ def check_document(data: bytes, file: str) -> tuple[list[Problem], list[str]]:
         raise FormatError(f"the top level is {_kind(document)}, not an object", file=file, remedy=f"expected format {FORMAT}")
     if document.get("format") != FORMAT:
         raise FormatError(f"format is {document.get('format')!r}", file=file, field="format", remedy=f"expected {FORMAT!r}")
-    problems = [Problem(f"{name} is {_kind(document[name])}, not an object", file=file, field=name, remedy="write an object")
-                for name in ("workload", "system") if name in document and not isinstance(document[name], dict)]
+    problems = [
+        Problem(f"{name} is {_kind(document[name])}, not an object", file=file, field=name, remedy="write an object")
+        for name in ("workload", "system")
+        if name in document and not isinstance(document[name], dict)
+    ]
     events = document.get("events")
     if not isinstance(events, list):
         what = "missing" if events is None else f"{_kind(events)}, not an array"
@@ -64,12 +67,25 @@ def check_document(data: bytes, file: str) -> tuple[list[Problem], list[str]]:
                 unknown[key] = unknown.get(key, 0) + 1
             name = event.get("id")
             if isinstance(name, str) and ids.setdefault(name, i) != i:
-                problems.append(Problem(f"id {name!r} is already used by event {ids[name]}", file=file, record=i, field="id",
-                                        remedy="give every event its own id"))
+                problems.append(
+                    Problem(
+                        f"id {name!r} is already used by event {ids[name]}",
+                        file=file,
+                        record=i,
+                        field="id",
+                        remedy="give every event its own id",
+                    )
+                )
     with_observed = sum(isinstance(e, dict) and "observed_exposed_us" in e for e in events)
     if 0 < with_observed < len(events):
-        problems.append(Problem(f"observed_exposed_us is on {with_observed} of {len(events)} events", file=file, field="observed_exposed_us",
-                                remedy="give it on every event or on none"))
+        problems.append(
+            Problem(
+                f"observed_exposed_us is on {with_observed} of {len(events)} events",
+                file=file,
+                field="observed_exposed_us",
+                remedy="give it on every event or on none",
+            )
+        )
     return problems, warnings + _unknown(unknown, EVENT_FIELDS, file)
 
 
@@ -141,14 +157,24 @@ def _explain(error: Any, event: Mapping[str, Any]) -> _Finding:
     if error.validator == "enum" and field == "reduction_op":
         alias = canonical_reduction(str(error.instance)) if isinstance(error.instance, str) else None
         return field, f"reduction_op {value} is not known", f"write {alias!r}" if alias else "one of sum, avg, min, max, product"
-    limits = {"minimum": "at least", "maximum": "at most", "minLength": "of length at least", "maxLength": "of length at most",
-              "minItems": "of at least this many items:"}
+    limits = {
+        "minimum": "at least",
+        "maximum": "at most",
+        "minLength": "of length at least",
+        "maxLength": "of length at most",
+        "minItems": "of at least this many items:",
+    }
     if error.validator in limits:
         return field, f"{label} is {value}", f"expected a value {limits[error.validator]} {error.validator_value}"
     if error.validator == "type":
         expected = error.validator_value if isinstance(error.validator_value, str) else " or ".join(error.validator_value)
-        remedy = "leave the field out where the value is unknown" if error.instance is None else f"write {_article(expected)}, without quotes"\
-            if isinstance(error.instance, str) and expected in ("number", "integer") else f"expected {_article(expected)}"
+        remedy = (
+            "leave the field out where the value is unknown"
+            if error.instance is None
+            else f"write {_article(expected)}, without quotes"
+            if isinstance(error.instance, str) and expected in ("number", "integer")
+            else f"expected {_article(expected)}"
+        )
         return field, f"{label} is {_kind(error.instance)} ({value})", remedy
     if error.validator == "uniqueItems":
         return field, "ranks lists a rank twice", "list each rank once"

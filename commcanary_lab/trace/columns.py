@@ -105,8 +105,7 @@ class Column:
 
     def equals(self, other: Column) -> bool:
         """Exact equality of values and masks."""
-        return (len(self) == len(other) and np.array_equal(self.mask, other.mask)
-                and np.array_equal(self.filled(0), other.filled(0)))
+        return len(self) == len(other) and np.array_equal(self.mask, other.mask) and np.array_equal(self.filled(0), other.filled(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,9 +215,9 @@ class Ragged:
     @classmethod
     def from_rows(cls, rows: Sequence[Iterable[int]], dtype: npt.DTypeLike = np.int64) -> Ragged:
         """Build from a sequence of rows."""
-        rows = [list(r) for r in rows]
-        values = np.array([x for r in rows for x in r], dtype=dtype)
-        return cls.from_lengths(values, [len(r) for r in rows])
+        lists = [list(r) for r in rows]
+        values = np.array([x for r in lists for x in r], dtype=dtype)
+        return cls.from_lengths(values, [len(r) for r in lists])
 
     def __len__(self) -> int:
         return len(self.pointers) - 1

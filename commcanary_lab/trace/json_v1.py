@@ -173,7 +173,9 @@ class _Times:
     largest_us: float = 0.0
     problems: list[Problem] = field(default_factory=list)
 
-    def ns(self, name: str, values: Sequence[Any] | npt.NDArray[np.float64], rows: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+    def ns(
+        self, name: str, values: Sequence[Any] | npt.NDArray[np.float64], rows: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.int64]:
         floats = np.array(values, np.float64)
         out, exact = us_to_ns(floats)
         if not exact.all():
@@ -181,9 +183,16 @@ class _Times:
             if self.accept:
                 self.largest_us = max(self.largest_us, float(np.abs(out[wrong] / 1000.0 - floats[wrong]).max()))
             else:
-                self.problems += [Problem(f"{floats[i]!r} us is not a whole number of nanoseconds", file=self.file,
-                                          record=int(i if rows is None else rows[i]), field=name,
-                                          remedy="round it to 3 decimals, or accept rounding with --round-ns") for i in wrong.tolist()]
+                self.problems += [
+                    Problem(
+                        f"{floats[i]!r} us is not a whole number of nanoseconds",
+                        file=self.file,
+                        record=int(i if rows is None else rows[i]),
+                        field=name,
+                        remedy="round it to 3 decimals, or accept rounding with --round-ns",
+                    )
+                    for i in wrong.tolist()
+                ]
         return out
 
     def column(self, name: str, items: Sequence[Any]) -> Column:
@@ -359,7 +368,9 @@ def _check_skews(arrival: Ragged, maps: Sequence[Any], skews: Sequence[Any], tim
             raise _Odd
 
 
-def _observers(items: Sequence[Any], table: GroupTable, group: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], tuple[tuple[int, ...], ...]]:
+def _observers(
+    items: Sequence[Any], table: GroupTable, group: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int32], tuple[tuple[int, ...], ...]]:
     n = len(items)
     if items.count(UNSET) == n:
         return np.broadcast_to(np.int32(-1), (n,)), ()
@@ -379,8 +390,10 @@ def _overlap(c: _Columns, times: _Times) -> tuple[Column, list[str]]:
     n, notes = len(given), []
     absent_arrival = 0
     if c.missing("rank_arrival_us") and c.missing("arrival_skew_us"):
-        absent_arrival = sum(a is UNSET and s is UNSET and u is not True
-                             for a, s, u in zip(c["rank_arrival_us"], c["arrival_skew_us"], c["arrival_skew_unknown"], strict=True))
+        absent_arrival = sum(
+            a is UNSET and s is UNSET and u is not True
+            for a, s, u in zip(c["rank_arrival_us"], c["arrival_skew_us"], c["arrival_skew_unknown"], strict=True)
+        )
     if absent_arrival:
         notes.append(f"{absent_arrival} of {n} events give no arrivals; the format's default of 0 us skew applies")
     missing = given.count(UNSET)
@@ -418,8 +431,8 @@ def _ids(items: Sequence[Any]) -> Ragged | None:
         raise _Odd
     joined = "".join(texts)
     if not joined.isascii():
-        texts = [t.encode() for t in texts]
-        return Ragged.from_lengths(np.frombuffer(b"".join(texts), np.uint8), list(map(len, texts)))
+        encoded = [t.encode() for t in texts]
+        return Ragged.from_lengths(np.frombuffer(b"".join(encoded), np.uint8), list(map(len, encoded)))
     return Ragged.from_lengths(np.frombuffer(joined.encode(), np.uint8), np.fromiter(map(len, texts), np.int64, n))
 
 

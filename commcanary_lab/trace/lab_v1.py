@@ -60,11 +60,21 @@ def read_lab_section(value: Any, file: str) -> LabSection:
     try:
         s = msgspec.convert(value, _Section)
     except msgspec.ValidationError as e:
-        raise InputError(f"is damaged: {e}", file=file, field="system.commcanary_lab", remedy="remove the section or re-export the trace") from None
-    coverage = None if s.coverage is None else ImportCoverage(
-        s.coverage.read, s.coverage.used, s.coverage.skipped, tuple(s.coverage.ranks), tuple(s.coverage.files))
-    return LabSection(s.source_format, coverage, tuple(s.notes), tuple(s.warnings),
-                      tuple(UnsizedRow(u.name, u.time_ns, u.reason, u.rank, u.start_ns, u.size_bytes) for u in s.unsized))
+        raise InputError(
+            f"is damaged: {e}", file=file, field="system.commcanary_lab", remedy="remove the section or re-export the trace"
+        ) from None
+    coverage = (
+        None
+        if s.coverage is None
+        else ImportCoverage(s.coverage.read, s.coverage.used, s.coverage.skipped, tuple(s.coverage.ranks), tuple(s.coverage.files))
+    )
+    return LabSection(
+        s.source_format,
+        coverage,
+        tuple(s.notes),
+        tuple(s.warnings),
+        tuple(UnsizedRow(u.name, u.time_ns, u.reason, u.rank, u.start_ns, u.size_bytes) for u in s.unsized),
+    )
 
 
 def lab_section(trace: Trace) -> dict[str, Any]:
@@ -81,7 +91,8 @@ def lab_section(trace: Trace) -> dict[str, Any]:
     section = _Section(
         source_format=None if trace.source_format == "commcanary.trace.v1" else trace.source_format,
         coverage=None if c in (plain, ImportCoverage()) else _Coverage(c.read, c.used, dict(c.skipped), list(c.ranks), list(c.files)),
-        notes=list(trace.notes), warnings=list(trace.warnings),
+        notes=list(trace.notes),
+        warnings=list(trace.warnings),
         unsized=[_Unsized(u.name, u.time_ns, u.reason, u.rank, u.start_ns, u.size_bytes) for u in trace.unsized],
     )
     out: dict[str, Any] = msgspec.to_builtins(section)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -34,8 +34,9 @@ class _Clocks:
     note: str | None
 
 
-def merge_captures(captures: Sequence[RankCapture], *, source_format: str, clock_offsets_ns: Mapping[int, int] | None = None,
-                   align_ends: bool = False) -> Trace:
+def merge_captures(
+    captures: Sequence[RankCapture], *, source_format: str, clock_offsets_ns: Mapping[int, int] | None = None, align_ends: bool = False
+) -> Trace:
     """Merge what each rank's source says into one trace of logical events.
 
     Ranks are matched by (group, sequence number); without sequence numbers by order inside the group, and then only where
@@ -79,18 +80,24 @@ def merge_captures(captures: Sequence[RankCapture], *, source_format: str, clock
         if partial:
             notes.append(f"{partial} of {len(events)} events are not reported by every member; their arrival skew is unknown")
     coverage = sum((c.coverage for c in by_rank.values()), ImportCoverage())
-    return in_time_order(_assemble(events, clocks, dict(
-        notes=tuple(dict.fromkeys(notes)),
-        warnings=tuple(dict.fromkeys(w for c in by_rank.values() for w in c.warnings)),
-        coverage=coverage,
-        unsized=tuple(row for c in by_rank.values() for row in c.unsized),
-        source_format=source_format,
-        system=_system(by_rank.values()),
-    )))
+    return in_time_order(
+        _assemble(
+            events,
+            clocks,
+            dict(
+                notes=tuple(dict.fromkeys(notes)),
+                warnings=tuple(dict.fromkeys(w for c in by_rank.values() for w in c.warnings)),
+                coverage=coverage,
+                unsized=tuple(row for c in by_rank.values() for row in c.unsized),
+                source_format=source_format,
+                system=_system(by_rank.values()),
+            ),
+        )
+    )
 
 
-def _system(captures: Sequence[RankCapture] | object) -> dict[str, object]:
-    sizes = {c.world_size for c in captures if c.world_size is not None}  # type: ignore[attr-defined]
+def _system(captures: Iterable[RankCapture]) -> dict[str, object]:
+    sizes = {c.world_size for c in captures if c.world_size is not None}
     if len(sizes) > 1:
         raise MergeError(f"the files disagree on the world size: {sorted(sizes)}", remedy="merge files of one job only")
     return {"world_size": sizes.pop()} if sizes else {}
@@ -100,8 +107,11 @@ def _one_file_per_rank(captures: Sequence[RankCapture]) -> dict[int, RankCapture
     by_rank: dict[int, RankCapture] = {}
     for c in captures:
         if c.rank in by_rank:
-            raise MergeError(f"{by_rank[c.rank].file} and {c.file} both claim rank {c.rank}", file=c.file,
-                             remedy="keep one file per rank, or name the ranks of the files explicitly")
+            raise MergeError(
+                f"{by_rank[c.rank].file} and {c.file} both claim rank {c.rank}",
+                file=c.file,
+                remedy="keep one file per rank, or name the ranks of the files explicitly",
+            )
         by_rank[c.rank] = c
     return dict(sorted(by_rank.items()))
 
@@ -141,8 +151,12 @@ def _check_counts(by_order: Mapping[tuple[tuple[int, ...], str | None], Mapping[
         seen = {r: counts.get(r, 0) for r in members if r in present}
         if len(set(seen.values())) > 1:
             listed = ", ".join(f"rank {r}: {n}" for r, n in seen.items())
-            problems.append(Problem(f"group {group or 'unnamed'} has no sequence numbers and unequal operation counts ({listed})",
-                                    remedy="record with sequence numbers, or cut the files to the same window"))
+            problems.append(
+                Problem(
+                    f"group {group or 'unnamed'} has no sequence numbers and unequal operation counts ({listed})",
+                    remedy="record with sequence numbers, or cut the files to the same window",
+                )
+            )
     if problems:
         raise MergeError(problems)
 
@@ -154,8 +168,9 @@ def _check_metadata(events: Mapping[_Key, list[Record]], by_rank: Mapping[int, R
         seen: set[int] = set()
         for r in records:
             if r.rank in seen:
-                problems.append(Problem(f"{what}: rank {r.rank} contributes twice", file=by_rank[r.rank].file,
-                                        remedy="remove the duplicate record"))
+                problems.append(
+                    Problem(f"{what}: rank {r.rank} contributes twice", file=by_rank[r.rank].file, remedy="remove the duplicate record")
+                )
             seen.add(r.rank)
         if len(records) > 1:
             problems += _conflicts(what, records, by_rank)
@@ -171,19 +186,30 @@ def _conflicts(what: str, records: Sequence[Record], by_rank: Mapping[int, RankC
         for r in records[1:]:
             a, b = getattr(first, name), getattr(r, name)
             if a != b:
-                problems.append(Problem(f"{what}: rank {first.rank} says {name} {a}, rank {r.rank} says {b}", file=by_rank[r.rank].file,
-                                        remedy="the files belong to different runs, or the job was out of step"))
+                problems.append(
+                    Problem(
+                        f"{what}: rank {first.rank} says {name} {a}, rank {r.rank} says {b}",
+                        file=by_rank[r.rank].file,
+                        remedy="the files belong to different runs, or the job was out of step",
+                    )
+                )
                 break
     measured = {r.duration_ns is not None for r in records}
     if len(measured) > 1:
         lacking = next(r.rank for r in records if r.duration_ns is None)
-        problems.append(Problem(f"{what}: measured on some ranks and not on rank {lacking}", file=by_rank[lacking].file,
-                                remedy="a latency over a part of the ranks would be wrong; re-record, or leave that rank's file out"))
+        problems.append(
+            Problem(
+                f"{what}: measured on some ranks and not on rank {lacking}",
+                file=by_rank[lacking].file,
+                remedy="a latency over a part of the ranks would be wrong; re-record, or leave that rank's file out",
+            )
+        )
     return problems
 
 
-def _clocks(by_rank: Mapping[int, RankCapture], events: Mapping[_Key, list[Record]], offsets: Mapping[int, int] | None,
-            align_ends: bool) -> _Clocks:
+def _clocks(
+    by_rank: Mapping[int, RankCapture], events: Mapping[_Key, list[Record]], offsets: Mapping[int, int] | None, align_ends: bool
+) -> _Clocks:
     if offsets is not None:
         missing = sorted(set(by_rank) - set(offsets))
         if missing:
@@ -191,15 +217,24 @@ def _clocks(by_rank: Mapping[int, RankCapture], events: Mapping[_Key, list[Recor
         return _Clocks(dict(offsets), True, "clocks of the ranks calibrated by given offsets")
     domains = {c.clock for c in by_rank.values()}
     if align_ends:
-        return _Clocks(_aligned_offsets(by_rank, events), True,
-                       "clocks of the ranks aligned at the ends of matched collectives (median): arrival skew is an estimate")
+        return _Clocks(
+            _aligned_offsets(by_rank, events),
+            True,
+            "clocks of the ranks aligned at the ends of matched collectives (median): arrival skew is an estimate",
+        )
     if len(domains) == 1:
         same_host = next(iter(domains)).startswith(_SAME_HOST)
-        note = None if same_host or len(by_rank) == 1 else (
-            "clocks of the ranks are not calibrated: arrival skew is unknown (--clock-offsets or --align-ends would make it known)")
+        note = (
+            None
+            if same_host or len(by_rank) == 1
+            else ("clocks of the ranks are not calibrated: arrival skew is unknown (--clock-offsets or --align-ends would make it known)")
+        )
         return _Clocks(dict.fromkeys(by_rank, 0), same_host, note)
-    return _Clocks(_aligned_offsets(by_rank, events), False,
-                   "ranks have different clocks: aligned at matched ends only to order the events; arrival skew is unknown")
+    return _Clocks(
+        _aligned_offsets(by_rank, events),
+        False,
+        "ranks have different clocks: aligned at matched ends only to order the events; arrival skew is unknown",
+    )
 
 
 def _aligned_offsets(by_rank: Mapping[int, RankCapture], events: Mapping[_Key, list[Record]]) -> dict[int, int]:
@@ -238,12 +273,14 @@ def _assemble(events: Mapping[_Key, list[Record]], clocks: _Clocks, about: dict[
     rank_starts: list[list[int]] = []
     splits: list[list[int]] = []
     firsts: list[Record] = []
-    for i, (key, records) in enumerate(events.items()):
+    for i, records in enumerate(events.values()):
         records.sort(key=lambda r: r.rank)
         first = records[0]
         firsts.append(first)
-        members = tuple(sorted((first.sender, first.receiver))) if key[2] == "p2p" and first.sender != first.receiver else first.members
-        group[i] = groups.code(first.group, members)  # type: ignore[arg-type]
+        members = first.members
+        if first.sender is not None and first.receiver is not None and first.sender != first.receiver:
+            members = tuple(sorted((first.sender, first.receiver)))  # a message concerns its two ends only
+        group[i] = groups.code(first.group, members)
         complete = len(records) == len(members)
         if not complete:
             observers[i] = rank_sets.setdefault(tuple(r.rank for r in records), len(rank_sets))
@@ -255,7 +292,9 @@ def _assemble(events: Mapping[_Key, list[Record]], clocks: _Clocks, about: dict[
         starts.append(start)
         arrivals.append([t - start for t in timed] if known and start is not None else [])
         rank_starts.append([] if known or not timed else [-1 if r.start_ns is None else r.start_ns for r in records])
-        durations.append([] if all(r.duration_ns is None for r in records) else [-1 if r.duration_ns is None else r.duration_ns for r in records])
+        durations.append(
+            [] if all(r.duration_ns is None for r in records) else [-1 if r.duration_ns is None else r.duration_ns for r in records]
+        )
         overlap = [r.overlap_ns for r in records]
         # the rank that hides least decides: the others wait for it
         overlaps.append(None if None in overlap else min(overlap))  # type: ignore[type-var]
@@ -270,15 +309,18 @@ def _assemble(events: Mapping[_Key, list[Record]], clocks: _Clocks, about: dict[
         reduction=Coded.from_optional([r.reduction for r in firsts]),
         tag=Coded.from_optional([r.tag for r in firsts]),
         custom_op=np.array([r.custom_op or r.op == ALL_TO_ALL_V for r in firsts], np.bool_),
-        group=group, groups=groups.groups,
+        group=group,
+        groups=groups.groups,
         size_bytes=np.array(sizes, np.int64),
         root=Column.from_optional([r.root for r in firsts]),
         sender=Column.from_optional([r.sender for r in firsts]),
         receiver=Column.from_optional([r.receiver for r in firsts]),
         start_ns=Column.from_optional([None if s is None else s - origin for s in starts]),
         overlap_ns=Column.from_optional(overlaps),
-        arrival_ns=Ragged.from_rows(arrivals), arrival_known=arrival_known,
-        observers=observers, rank_sets=tuple(rank_sets),
+        arrival_ns=Ragged.from_rows(arrivals),
+        arrival_known=arrival_known,
+        observers=observers,
+        rank_sets=tuple(rank_sets),
         duration_ns=Ragged.from_rows(durations),
         rank_start_ns=Ragged.from_rows([[x if x < 0 else x - origin for x in row] for row in rank_starts]),
         splits=Ragged.from_rows(splits),

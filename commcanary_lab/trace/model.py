@@ -89,8 +89,9 @@ class ImportCoverage:
         skipped = dict(self.skipped)
         for reason, n in other.skipped.items():
             skipped[reason] = skipped.get(reason, 0) + n
-        return ImportCoverage(self.read + other.read, self.used + other.used, skipped,
-                              tuple(sorted({*self.ranks, *other.ranks})), self.files + other.files)
+        return ImportCoverage(
+            self.read + other.read, self.used + other.used, skipped, tuple(sorted({*self.ranks, *other.ranks})), self.files + other.files
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +221,10 @@ class Trace:
         return len(self.size_bytes)
 
     def __repr__(self) -> str:
-        return (f"Trace({len(self):,} events, {len(self.ranks)} ranks, {len(self.groups)} groups, "
-                f"{len(self.unsized)} unsized, from {self.source_format})")
+        return (
+            f"Trace({len(self):,} events, {len(self.ranks)} ranks, {len(self.groups)} groups, "
+            f"{len(self.unsized)} unsized, from {self.source_format})"
+        )
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -275,8 +278,7 @@ class Trace:
     @cached_property
     def unknown_fields(self) -> dict[str, int]:
         """Fields that the simulator needs and that are unknown, with the number of events."""
-        out = {"skew_us": len(self) - int(np.count_nonzero(self.arrival_known)),
-               "overlap_us": len(self) - self.overlap_ns.known_count}
+        out = {"skew_us": len(self) - int(np.count_nonzero(self.arrival_known)), "overlap_us": len(self) - self.overlap_ns.known_count}
         return {name: n for name, n in out.items() if n}
 
     # -- derived traces -----------------------------------------------------------------------------------------------
@@ -296,8 +298,13 @@ class Trace:
         """Return the trace with notes added, each once."""
         return replace(self, notes=tuple(dict.fromkeys([*self.notes, *notes])))
 
-    def filter(self, op: str | Iterable[str] | None = None, group: str | Iterable[str] | None = None,
-               phase: str | Iterable[str] | None = None, window: tuple[float, float] | None = None) -> Trace:
+    def filter(
+        self,
+        op: str | Iterable[str] | None = None,
+        group: str | Iterable[str] | None = None,
+        phase: str | Iterable[str] | None = None,
+        window: tuple[float, float] | None = None,
+    ) -> Trace:
         """Return the events that match all the given conditions.
 
         Parameters
@@ -349,34 +356,37 @@ class Trace:
         def us(column: Column) -> npt.NDArray[np.float64]:
             return np.where(column.mask, column.values / 1000.0, np.nan)
 
-        def text(column: Coded) -> pd.Categorical:
-            return pd.Categorical.from_codes(column.normalised().codes, categories=list(column.normalised().names))
+        def text(column: Coded) -> Any:
+            clean = column.normalised()
+            return pd.Categorical.from_codes(clean.codes, dtype=pd.CategoricalDtype(list(clean.names)))
 
         def integer(column: Column) -> pd.Series:
             return pd.Series(column.values, dtype="Int64").mask(~column.mask)
 
-        frame = pd.DataFrame({
-            "time_us": clock_ns(self) / 1000.0,
-            "gap_us": gaps_ns(self) / 1000.0,
-            "op": text(self.op),
-            "phase": text(self.phase),
-            "group": pd.Categorical([self.groups[g].name for g in self.group.tolist()]),
-            "group_size": self.group_sizes,
-            "size_bytes": self.size_bytes,
-            "dtype": text(self.dtype),
-            "reduction": text(self.reduction),
-            "root": integer(self.root),
-            "sender": integer(self.sender),
-            "receiver": integer(self.receiver),
-            "skew_us": us(self.skew_ns),
-            "compute_before_us": us(self.compute_before_ns),
-            "overlap_us": us(self.overlap_ns),
-            "pressure": np.where(self.pressure.mask, self.pressure.values, np.nan),
-            "concurrent_groups": integer(self.concurrent_groups),
-            "observed_exposed_us": us(self.observed_exposed_ns),
-            "duration_us": us(self.duration_max_ns),
-            "observers": self.observer_counts,
-        })
+        frame = pd.DataFrame(
+            {
+                "time_us": clock_ns(self) / 1000.0,
+                "gap_us": gaps_ns(self) / 1000.0,
+                "op": text(self.op),
+                "phase": text(self.phase),
+                "group": pd.Categorical([self.groups[g].name for g in self.group.tolist()]),
+                "group_size": self.group_sizes,
+                "size_bytes": self.size_bytes,
+                "dtype": text(self.dtype),
+                "reduction": text(self.reduction),
+                "root": integer(self.root),
+                "sender": integer(self.sender),
+                "receiver": integer(self.receiver),
+                "skew_us": us(self.skew_ns),
+                "compute_before_us": us(self.compute_before_ns),
+                "overlap_us": us(self.overlap_ns),
+                "pressure": np.where(self.pressure.mask, self.pressure.values, np.nan),
+                "concurrent_groups": integer(self.concurrent_groups),
+                "observed_exposed_us": us(self.observed_exposed_ns),
+                "duration_us": us(self.duration_max_ns),
+                "observers": self.observer_counts,
+            }
+        )
         if self.ids is not None:
             frame.insert(0, "id", [self.id(i) for i in range(len(self))])
         return frame
@@ -397,7 +407,7 @@ class Trace:
                 continue
             a, b = getattr(self, f.name), getattr(other, f.name)
             if isinstance(a, (Coded, Column, Ragged)):
-                same = type(a) is type(b) and a.equals(b)
+                same = type(a) is type(b) and a.equals(b)  # type: ignore[arg-type]
             elif isinstance(a, np.ndarray):
                 same = np.array_equal(a, b)
             else:
@@ -406,8 +416,7 @@ class Trace:
                 return f.name
         if "group" not in ignore and not _same_rows(self.group, self.groups, other.group, other.groups):
             return "group"
-        if "observers" not in ignore and not _same_rows(self.observers, (*self.rank_sets, None),
-                                                        other.observers, (*other.rank_sets, None)):
+        if "observers" not in ignore and not _same_rows(self.observers, (*self.rank_sets, None), other.observers, (*other.rank_sets, None)):
             return "observers"
         return None
 
@@ -424,8 +433,19 @@ class Trace:
         return self.first_difference(other, ignore) is None
 
 
-_COLUMNS = ("root", "sender", "receiver", "message_sequence", "start_ns", "gap_ns", "compute_before_ns", "overlap_ns",
-            "observed_exposed_ns", "pressure", "concurrent_groups")
+_COLUMNS = (
+    "root",
+    "sender",
+    "receiver",
+    "message_sequence",
+    "start_ns",
+    "gap_ns",
+    "compute_before_ns",
+    "overlap_ns",
+    "observed_exposed_ns",
+    "pressure",
+    "concurrent_groups",
+)
 
 
 def _same_rows(a: npt.NDArray[np.int32], table_a: Sequence[Any], b: npt.NDArray[np.int32], table_b: Sequence[Any]) -> bool:
@@ -436,8 +456,9 @@ def _same_rows(a: npt.NDArray[np.int32], table_a: Sequence[Any], b: npt.NDArray[
 def _known_names(kind: str, names: set[str], known: Iterable[str]) -> None:
     missing = names - set(known)
     if missing:
-        raise UsageError(f"the trace has no {kind} named {sorted(missing)[0]!r}",
-                         remedy=f"it has: {', '.join(sorted(set(known))) or 'none'}")
+        raise UsageError(
+            f"the trace has no {kind} named {sorted(missing)[0]!r}", remedy=f"it has: {', '.join(sorted(set(known))) or 'none'}"
+        )
 
 
 def is_sized_op(name: str) -> bool:

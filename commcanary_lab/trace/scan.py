@@ -26,7 +26,9 @@ def key_hash(name: str) -> int:
 
 
 @njit(cache=True)
-def _scan(data: npt.NDArray[np.uint8], events_key: np.uint64, hashes: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> tuple[int, int]:
+def _scan(
+    data: npt.NDArray[np.uint8], events_key: np.uint64, hashes: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]
+) -> tuple[int, int]:
     """Count keys of objects at depth 3 under the root key ``events`` by hash; returns (kinds, deeper keys), kinds -1 if too many."""
     depth, kinds, deeper, i, n = 0, 0, 0, 0, len(data)
     in_events = False

@@ -100,8 +100,9 @@ def _event_schema() -> dict[str, Any]:
         "lab_duration_us": times, "lab_rank_start_us": {"type": "array", "items": {"type": ["number", "null"]}},
         "compute_recipe": {"type": "array"}, "compute_recipe_by_rank": {"type": "object"},
     }  # fmt: skip
-    properties.update(dict.fromkeys(("start_us", "gap_us", "compute_before_us", "compute_overlap_us", "observed_exposed_us",
-                                     "arrival_skew_us"), time))
+    properties.update(
+        dict.fromkeys(("start_us", "gap_us", "compute_before_us", "compute_overlap_us", "observed_exposed_us", "arrival_skew_us"), time)
+    )
     properties.update(dict.fromkeys(("custom_op", "compute_overlap_unknown", "arrival_skew_unknown", "partial_rank_arrival"), flag))
     return {"type": "object", "required": ["op", "bytes", "ranks"], "properties": properties}
 

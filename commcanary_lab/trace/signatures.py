@@ -76,9 +76,24 @@ def signature_codes(trace: Trace) -> tuple[IntArray, IntArray]:
     -------
     codes, first : see `factorize`
     """
-    return factorize([trace.phase.codes, trace.op.codes, trace.dtype.codes, trace.reduction.codes, trace.size_bytes, trace.group,
-                      trace.root.filled(-1), trace.sender.filled(-1), trace.receiver.filled(-1), trace.tag.codes, trace.channel.codes,
-                      trace.concurrent_groups.filled(-1), trace.custom_op.astype(np.int8), trace.observers])
+    return factorize(
+        [
+            trace.phase.codes,
+            trace.op.codes,
+            trace.dtype.codes,
+            trace.reduction.codes,
+            trace.size_bytes,
+            trace.group,
+            trace.root.filled(-1),
+            trace.sender.filled(-1),
+            trace.receiver.filled(-1),
+            trace.tag.codes,
+            trace.channel.codes,
+            trace.concurrent_groups.filled(-1),
+            trace.custom_op.astype(np.int8),
+            trace.observers,
+        ]
+    )
 
 
 def default_group_names(trace: Trace) -> tuple[str, ...]:
@@ -98,7 +113,21 @@ def occurrence_codes(trace: Trace) -> tuple[IntArray, IntArray]:
     phase = trace.phase.codes
     if "unknown" in trace.phase.names:
         phase = np.where(phase < 0, trace.phase.names.index("unknown"), phase)
-    return factorize([phase, trace.op.codes, trace.dtype.codes, trace.reduction.codes, trace.size_bytes,
-                      group[trace.group] if len(trace) else trace.group, trace.root.filled(-1), trace.sender.filled(-1),
-                      trace.receiver.filled(-1), trace.tag.codes, trace.channel.codes, trace.message_sequence.filled(-1),
-                      trace.concurrent_groups.filled(1), trace.custom_op.astype(np.int8)])
+    return factorize(
+        [
+            phase,
+            trace.op.codes,
+            trace.dtype.codes,
+            trace.reduction.codes,
+            trace.size_bytes,
+            group[trace.group] if len(trace) else trace.group,
+            trace.root.filled(-1),
+            trace.sender.filled(-1),
+            trace.receiver.filled(-1),
+            trace.tag.codes,
+            trace.channel.codes,
+            trace.message_sequence.filled(-1),
+            trace.concurrent_groups.filled(1),
+            trace.custom_op.astype(np.int8),
+        ]
+    )

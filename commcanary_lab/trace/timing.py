@@ -74,15 +74,29 @@ def check_timing(trace: Trace, file: str | None = None) -> None:
     start, gap = trace.start_ns, trace.gap_ns
     if start.known_count and not start.all_known:
         for i in np.flatnonzero(~gap.mask).tolist():
-            problems.append(Problem("some events have start_us and this one has neither start_us nor gap_us", file=file,
-                                    record=i, field="gap_us", remedy="give every event a start_us, or every event a gap_us"))
+            problems.append(
+                Problem(
+                    "some events have start_us and this one has neither start_us nor gap_us",
+                    file=file,
+                    record=i,
+                    field="gap_us",
+                    remedy="give every event a start_us, or every event a gap_us",
+                )
+            )
     both = _adjacent_starts(start) & gap.mask
     rows = np.flatnonzero(both)
     rows = rows[rows > 0]
     difference = np.abs(start.values[rows] - start.values[rows - 1] - gap.values[rows])
     for i, d in zip(rows[difference > CONTRADICTION_NS].tolist(), difference[difference > CONTRADICTION_NS].tolist(), strict=True):
-        problems.append(Problem(f"gap_us is {gap.values[i] / 1000} but start_us is {d / 1000} us away from the previous start plus this gap",
-                                file=file, record=i, field="gap_us", remedy="remove one of the two or make them agree"))
+        problems.append(
+            Problem(
+                f"gap_us is {gap.values[i] / 1000} but start_us is {d / 1000} us away from the previous start plus this gap",
+                file=file,
+                record=i,
+                field="gap_us",
+                remedy="remove one of the two or make them agree",
+            )
+        )
     if problems:
         raise TimingError(problems)
 

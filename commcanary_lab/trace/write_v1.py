@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -70,17 +69,39 @@ def event_objects(trace: Trace) -> Iterator[dict[str, Any]]:
     >>> from commcanary_lab.trace import Coded, ProcessGroup
     >>> t = Trace.build(1, op=Coded.constant(1, "all_reduce"), groups=(ProcessGroup("tp", (0, 1)),), group=np.zeros(1, np.int32),
     ...                 size_bytes=np.array([8]), overlap_ns=Column(np.array([2500])))
+    >>> import json
     >>> print(json.dumps(next(event_objects(t))))
     {"op": "all_reduce", "bytes": 8, "ranks": [0, 1], "group": "tp", "compute_overlap_us": 2.5}
     """
-    texts = {"id": None, "phase": trace.phase.to_list(), "dtype": trace.dtype.to_list(), "reduction_op": trace.reduction.to_list(),
-             "tag": trace.tag.to_list(), "channel": trace.channel.to_list()}
-    numbers = {name: _optional(column) for name, column in (
-        ("root_rank", trace.root), ("sender_rank", trace.sender), ("receiver_rank", trace.receiver),
-        ("message_sequence", trace.message_sequence), ("concurrent_groups", trace.concurrent_groups), ("compute_pressure", trace.pressure))}
-    times = {name: _optional_us(column) for name, column in (
-        ("start_us", trace.start_ns), ("gap_us", trace.gap_ns), ("compute_before_us", trace.compute_before_ns),
-        ("compute_overlap_us", trace.overlap_ns), ("observed_exposed_us", trace.observed_exposed_ns))}
+    texts = {
+        "id": None,
+        "phase": trace.phase.to_list(),
+        "dtype": trace.dtype.to_list(),
+        "reduction_op": trace.reduction.to_list(),
+        "tag": trace.tag.to_list(),
+        "channel": trace.channel.to_list(),
+    }
+    numbers = {
+        name: _optional(column)
+        for name, column in (
+            ("root_rank", trace.root),
+            ("sender_rank", trace.sender),
+            ("receiver_rank", trace.receiver),
+            ("message_sequence", trace.message_sequence),
+            ("concurrent_groups", trace.concurrent_groups),
+            ("compute_pressure", trace.pressure),
+        )
+    }
+    times = {
+        name: _optional_us(column)
+        for name, column in (
+            ("start_us", trace.start_ns),
+            ("gap_us", trace.gap_ns),
+            ("compute_before_us", trace.compute_before_ns),
+            ("compute_overlap_us", trace.overlap_ns),
+            ("observed_exposed_us", trace.observed_exposed_ns),
+        )
+    }
     columns = {k: v for k, v in {**texts, **numbers, **times}.items() if v is not None}
     ops, codes, sizes = trace.op.to_list(), trace.group.tolist(), trace.size_bytes.tolist()
     overlap_known, arrival_known = trace.overlap_ns.mask.tolist(), np.asarray(trace.arrival_known).tolist()

@@ -1,0 +1,65 @@
+# Two commands on a fresh machine: `make demo` serves the workbench, `make test` runs every test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOST := 127.0.0.1
+PORT ?= 5006
+# Numerical libraries must not start more threads than the tests budget for.
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo test test-fast test-slow test-unit test-golden test-notebooks test-browser test-gloo lint types docs bench venv clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python data/make_workspace.py workspace
+	$(BIN)/commcanary-lab serve --workspace workspace --port $(PORT)
+
+venv: $(VENV)/.all
+
+# `demo` needs the product only; `test` needs everything. Installing everything also satisfies the demo.
+$(VENV)/.demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbench,replay]'
+	touch $@
+
+$(VENV)/.all: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	touch $@ $(VENV)/.demo
+
+test: lint types test-unit test-golden test-gloo test-notebooks test-browser docs
+
+test-fast: venv
+	$(BIN)/python -m pytest -q -m "not slow and not gloo and not golden"
+
+test-unit: venv
+	$(BIN)/python -m pytest -q -m "not slow and not gloo and not golden"
+
+test-golden: venv
+	$(BIN)/python -m pytest -q -m "golden and not slow"
+
+test-gloo: venv
+	$(BIN)/python -m pytest -q -m "gloo and not slow"
+
+test-notebooks: venv
+	PANEL_INLINE=True $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=120 -o addopts="" -p no:cacheprovider notebooks
+
+test-browser: venv
+	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" -o filterwarnings="" tests/browser
+
+test-slow: venv
+	$(BIN)/python -m pytest -q -m slow
+
+lint: venv
+	$(BIN)/ruff check commcanary_lab apps tests data
+
+types: venv
+	$(BIN)/mypy
+
+docs: venv
+	$(BIN)/python -m sphinx -q -W -b html docs docs/_build/html
+
+bench: venv
+	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" tests/bench --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name --benchmark-group-by=group
+
+clean:
+	rm -rf $(VENV) docs/_build workspace
