@@ -1,0 +1,224 @@
+"""Exact encodings of a column: constant, runs, a cycle after a head, an arithmetic sequence, or the plain list.
+
+The encoded form is JSON that a person can read:
+
+====================================  ==================================================
+form                                  values
+====================================  ==================================================
+``96000``                             the same value on every row
+``[1, 5, 2]``                         one value per row
+``{"run": [[96000, 7], [240000, 1]]}``  96000 seven times, then 240000
+``{"head": [0], "cycle": [96000]}``   0, then 96000 again and again (both parts encoded in turn)
+``{"from": 3, "step": 2}``            3, 5, 7, ...
+====================================  ==================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from commcanary_lab.errors import FormatError
+
+__all__ = ["Encoded", "decode", "encode", "record_count"]
+
+Encoded = Any
+Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+#: Deepest nesting of cycles that is read or written.
+_MAX_DEPTH = 8
+
+
+@njit(cache=True)
+def _best_cycle(values: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Find the head length and period that leave the fewest values to write, by the border table of the reversed sequence."""
+    n = len(values)
+    border = np.zeros(n + 1, np.int64)
+    border[0] = -1
+    best_head, best_period = n, 0
+    k = -1
+    for i in range(n):
+        x = values[n - 1 - i]
+        while k >= 0 and values[n - 1 - k] != x:
+            k = border[k]
+        k += 1
+        border[i + 1] = k
+        length = i + 1
+        period = length - k
+        if 2 * period <= length and (n - length) + period < best_head + best_period:
+            best_head, best_period = n - length, period
+    return best_head, best_period
+
+
+def _digits(values: Values) -> int:
+    """Bytes that the plain list takes, separators included."""
+    if values.dtype == np.float64:
+        return sum(len(repr(x)) + 1 for x in values.tolist()) + 1
+    magnitude = np.abs(values)
+    count = 2 * len(values) + 1 + int(np.count_nonzero(values < 0))  # a digit and a separator each, brackets, signs
+    limit = 10
+    while limit <= magnitude.max(initial=0):
+        count += int(np.count_nonzero(magnitude >= limit))
+        limit *= 10
+    return count
+
+
+def encode(values: Values, depth: int = 0) -> Encoded:
+    """Encode a column exactly, in the shortest of the forms.
+
+    Parameters
+    ----------
+    values : ndarray of int64 or float64, shape (m,)
+        The column.
+
+    Returns
+    -------
+    JSON value
+
+    Examples
+    --------
+    >>> encode(np.array([7, 7, 7])), encode(np.array([0] + [96000] * 9)), encode(np.array([1, 5, 2]))
+    (7, {'run': [[0, 1], [96000, 9]]}, [1, 5, 2])
+    >>> encode(np.arange(5) * 2 + 3)
+    {'from': 3, 'step': 2}
+    """
+    n = len(values)
+    if n == 0:
+        return []
+    if (values == values[0]).all():
+        return values[0].item()
+    plain = _digits(values)
+    if n < 4 or depth >= _MAX_DEPTH:
+        return values.tolist()
+    is_int = values.dtype != np.float64
+    if is_int:
+        steps = np.diff(values)
+        if (steps == steps[0]).all():
+            return {"from": int(values[0]), "step": int(steps[0])}
+    starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+    best, size = None, plain
+    lengths = np.diff(np.append(starts, n))
+    runs = 10 + _digits(values[starts]) + _digits(lengths) + 3 * len(starts)
+    if runs < size:
+        best, size = "run", runs
+    head, period = _best_cycle(np.array(values).view(np.int64))  # a fresh array: one compiled form whatever the flags
+    if period and 20 + _digits(values[: head + period]) < size and (best is None or head + period < len(starts)):
+        best = "cycle"
+    if best == "run":
+        return {"run": [[v, m] for v, m in zip(values[starts].tolist(), lengths.tolist(), strict=True)]}
+    if best == "cycle":
+        cycle = encode(values[head : head + period], depth + 1)
+        if isinstance(cycle, dict) and "step" in cycle:
+            cycle = values[head : head + period].tolist()  # a cycle must say its own length
+        if not isinstance(cycle, (list, dict)):
+            return {"cycle": cycle} if not head else {"head": values[:head].tolist(), "cycle": cycle}
+        if isinstance(cycle, dict) and "cycle" in cycle:
+            cycle = {**cycle, "rows": period}
+        return {"cycle": cycle} if not head else {"head": values[:head].tolist(), "cycle": cycle}
+    return values.tolist()
+
+
+def decode(value: Encoded, rows: int, dtype: npt.DTypeLike = np.int64, depth: int = 0) -> Values:
+    """Decode a column of known length.
+
+    Parameters
+    ----------
+    value : JSON value
+        From `encode`.
+    rows : int
+        Number of rows.
+    dtype : dtype
+        int64 or float64.
+
+    Raises
+    ------
+    FormatError
+        If the value has another form or another number of rows.
+
+    Examples
+    --------
+    >>> decode({"head": [0], "cycle": 4}, 5).tolist()
+    [0, 4, 4, 4, 4]
+    """
+    if depth > _MAX_DEPTH:
+        raise FormatError("an encoded column nests too deeply")
+    if isinstance(value, list):
+        out = _array(value, dtype)
+        if len(out) != rows:
+            raise FormatError(f"an encoded column has {len(out)} rows, expected {rows}")
+        return out
+    if isinstance(value, dict):
+        return _decode_dict(value, rows, dtype, depth)
+    return np.full(rows, _array([value], dtype)[0])
+
+
+def _array(values: list[Any], dtype: npt.DTypeLike) -> Values:
+    allowed = (int,) if np.dtype(dtype) == np.int64 else (int, float)
+    for v in values:
+        if type(v) not in allowed:
+            raise FormatError(f"an encoded column holds {v!r}", remedy="expected numbers only")
+    try:
+        return np.array(values, dtype)
+    except OverflowError:
+        raise FormatError("an encoded column holds a number outside 64 bits") from None
+
+
+def _decode_dict(value: dict[str, Any], rows: int, dtype: npt.DTypeLike, depth: int) -> Values:
+    keys = set(value)
+    if keys == {"run"} and isinstance(value["run"], list):
+        pairs = value["run"]
+        if not all(isinstance(p, list) and len(p) == 2 for p in pairs):
+            raise FormatError("a run is not a list of [value, count] pairs")
+        counts = _array([p[1] for p in pairs], np.int64)
+        if (counts < 1).any() or sum(counts.tolist()) != rows:
+            raise FormatError(f"runs cover {sum(counts.tolist())} rows, expected {rows}")
+        return np.repeat(_array([p[0] for p in pairs], dtype), counts)
+    if keys == {"from", "step"}:
+        first, step = _array([value["from"], value["step"]], np.int64).tolist()
+        if abs(first) + abs(step) * rows >= 1 << 63:
+            raise FormatError("an arithmetic column leaves 64 bits")
+        return first + step * np.arange(rows, dtype=np.int64)
+    if keys in ({"cycle"}, {"head", "cycle"}, {"cycle", "rows"}, {"head", "cycle", "rows"}):
+        head = _array(value.get("head", []), dtype) if isinstance(value.get("head", []), list) else _array([None], dtype)
+        left = rows - len(head)
+        if left < 0:
+            raise FormatError("the head of a cycle is longer than its column")
+        body = _cycle(value["cycle"], left, dtype, depth + 1)
+        return np.concatenate([head, np.resize(body, left)]) if left else head
+    raise FormatError(f"an encoded column has the keys {sorted(keys)}", remedy="see the canary format")
+
+
+def _cycle(value: Encoded, rows: int, dtype: npt.DTypeLike, depth: int) -> Values:
+    """One period; a nested cycle says its rows, other forms imply them."""
+    if isinstance(value, list):
+        period = len(value)
+    elif isinstance(value, dict) and isinstance(value.get("rows"), int):
+        period = value["rows"]
+    elif isinstance(value, dict) and isinstance(value.get("run"), list):
+        period = sum(p[1] for p in value["run"] if isinstance(p, list) and len(p) == 2 and isinstance(p[1], int))
+    else:
+        period = 1
+    if not 1 <= period <= max(1, rows):
+        raise FormatError(f"a cycle has a period of {period} in {rows} rows")
+    return decode(value, period, dtype, depth)
+
+
+def record_count(value: Encoded) -> int:
+    """Return how many values an encoded column writes down.
+
+    Examples
+    --------
+    >>> record_count(96000), record_count({"head": [0], "cycle": [1, 2]}), record_count({"run": [[1, 9], [2, 9]]})
+    (1, 3, 2)
+    """
+    if isinstance(value, list):
+        return len(value)
+    if isinstance(value, dict):
+        if "run" in value:
+            return len(value["run"])
+        if "cycle" in value:
+            return len(value.get("head", [])) + record_count(value["cycle"])
+    return 1

@@ -1,0 +1,96 @@
+"""Step streams: the timing of one step over all its executions, exact or as bounded intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["APPROXIMATED", "ERROR_FIELDS", "BoundedStream", "ExactStream", "StepStream"]
+
+IntArray = npt.NDArray[np.int64]
+
+#: Scalar fields that an interval approximates; the others stay exact in every mode.
+APPROXIMATED = ("compute_before_ns", "overlap_ns", "observed_exposed_ns", "pressure")
+
+#: Errors that an interval states.
+ERROR_FIELDS = ("gap_ns", "prefix_gap_ns", "skew_ns", "arrival_ns", *APPROXIMATED)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactStream:
+    """Exact timing of a step.
+
+    Attributes
+    ----------
+    gap_ns : ndarray of int64, shape (m,)
+        Effective gap of each execution.
+    scalars : mapping of str to ndarray, shape (m,)
+        The scalar fields that the step's pattern has.
+    arrival_ns : ndarray of int64, shape (m, w)
+        Arrivals: w = k offsets, 1 skew, or 0.
+    """
+
+    gap_ns: IntArray
+    scalars: Mapping[str, npt.NDArray[Any]]
+    arrival_ns: IntArray
+
+    @property
+    def rows(self) -> int:
+        """Executions of the step."""
+        return len(self.gap_ns)
+
+    def expanded(self) -> ExactStream:
+        """Return the values per execution: the stream itself."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedStream:
+    """Timing of a step as ordered intervals of executions, each with its errors, its exact gap sum and its commitment.
+
+    Attributes
+    ----------
+    lengths : ndarray of int64, shape (intervals,)
+        Executions per interval.
+    gap_ns, last_gap_ns, gap_sum_ns : ndarray of int64, shape (intervals,)
+        The gap of every execution but the last, of the last, and their exact sum.
+    scalars : mapping of str to ndarray, shape (intervals,)
+        Midranges of the `APPROXIMATED` fields.
+    exact : mapping of str to ndarray, shape (m,)
+        Fields that are never approximated (message sequence, split list).
+    arrival_ns : ndarray of int64, shape (intervals, w)
+        Midranges of the arrivals.
+    errors : mapping of str to ndarray, shape (intervals,)
+        Largest error of each of the `ERROR_FIELDS` that the step has; nanoseconds, pressure in its own unit.
+    commitments : tuple of str
+        SHA-256 of the source rows of each interval.
+    """
+
+    lengths: IntArray
+    gap_ns: IntArray
+    last_gap_ns: IntArray
+    gap_sum_ns: IntArray
+    scalars: Mapping[str, npt.NDArray[Any]]
+    exact: Mapping[str, npt.NDArray[Any]]
+    arrival_ns: IntArray
+    errors: Mapping[str, npt.NDArray[Any]]
+    commitments: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Executions of the step."""
+        return int(self.lengths.sum())
+
+    def expanded(self) -> ExactStream:
+        """Return the approximated values per execution."""
+        gap = np.repeat(self.gap_ns, self.lengths)
+        gap[np.cumsum(self.lengths) - 1] = self.last_gap_ns
+        scalars = {name: np.repeat(values, self.lengths) for name, values in self.scalars.items()}
+        return ExactStream(gap, {**scalars, **self.exact}, np.repeat(self.arrival_ns, self.lengths, axis=0))
+
+
+StepStream = ExactStream | BoundedStream
