@@ -1,0 +1,234 @@
+"""Turn linked marks and kernels of one rank into records, unsized rows and their coverage."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from commcanary_lab.importers.kineto_args import CommArgs, Unreadable
+from commcanary_lab.importers.kineto_group import GroupDirectory, Members, group_label
+from commcanary_lab.importers.kineto_link import Linked
+from commcanary_lab.importers.kineto_overlap import ComputeOverlap, busy_ns
+from commcanary_lab.importers.kineto_scan import Kernel, Mark, is_nccl
+from commcanary_lab.importers.kineto_size import Size, dtype_width, measure
+from commcanary_lab.trace.model import UnsizedRow
+from commcanary_lab.trace.records import Record
+
+__all__ = ["NO_METADATA", "RankEvents", "events_of"]
+
+WAIT = "wait or set-up record: no communication of its own"
+INNER = "implements the collective around it"
+NO_METADATA = "no communication metadata"
+NO_METADATA_KERNEL = "kernel without metadata or CPU record"
+NOT_NCCL = "communication kernel outside NCCL: the trace has no metadata for it"
+UNREADABLE = "metadata not readable"
+
+#: Repeated sequence numbers (coalesced collectives share one) are told apart above this bit.
+_REPEAT_SHIFT = 40
+
+
+@dataclass
+class RankEvents:
+    """What one rank's file amounts to.
+
+    Parameters
+    ----------
+    records : list of Record
+        By CPU start.
+    unsized : list of UnsizedRow
+        By start.
+    read : int
+        Records of the source that describe communication.
+    skipped : dict
+        Of those, the ones that became no event, by reason.
+    origins : set of str
+        Where the members of groups came from.
+    notes : list of str
+        What a reader of the result must know.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    unsized: list[UnsizedRow] = field(default_factory=list)
+    read: int = 0
+    skipped: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    origins: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    custom: set[str] = field(default_factory=set)
+    timed_by_cpu: int = 0
+    without_time: int = 0
+
+
+@dataclass(frozen=True)
+class _Timed:
+    start_ns: int
+    duration_ns: int | None
+
+
+def events_of(linked: Linked, groups: GroupDirectory, rank: int, overlap: ComputeOverlap | None, has_device: bool,
+              max_text: int) -> RankEvents:
+    """Convert what was linked.
+
+    Parameters
+    ----------
+    linked : Linked
+        Marks with their kernels, loose kernels, counts.
+    groups : GroupDirectory
+        Finds members.
+    rank : int
+        Global rank of the file.
+    overlap : ComputeOverlap, optional
+        None where the compute timeline is incomplete; then overlap stays unknown.
+    has_device : bool
+        The file holds device kernels. Then the time of a CPU record (the enqueueing) is not taken for the collective's time.
+    max_text : int
+        Longest name that is kept.
+    """
+    out = RankEvents()
+    for reason, count in ((WAIT, linked.waits), (INNER, linked.inner)):
+        if count:
+            out.read += count
+            out.skipped[reason] += count
+    sources: list[tuple[list[Kernel], bool]] = []
+    for mark in linked.marks:
+        timed = _time_of(mark, has_device, out)
+        row = _convert(mark.args, _name(mark)[:max_text], timed, groups, rank, out)
+        if row is not None:
+            sources.append((mark.kernels, mark.shares_kernel is None or bool(mark.kernels)))
+    for kernel in linked.loose:
+        timed = _Timed(kernel.start_ns, kernel.duration_ns)
+        args = kernel.args if kernel.args is not None else None
+        if _convert(args, kernel.name[:max_text], timed, groups, rank, out, kernel) is not None:
+            sources.append(([kernel], True))
+    if overlap is not None:
+        found = overlap.of([kernels if own else [] for kernels, own in sources])
+        out.records = [r if o is None else replace(r, overlap_ns=o) for r, o in zip(out.records, found, strict=True)]
+    out.records = _distinct_sequences(out.records)
+    out.unsized.sort(key=lambda u: (u.start_ns or 0, u.name))
+    _notes(out, linked)
+    return out
+
+
+def _name(mark: Mark) -> str:
+    """The operation as the source writes it; a kernel says more than an unnamed record."""
+    if isinstance(mark.args, CommArgs):
+        return mark.args.name
+    if not mark.is_record:
+        return mark.name
+    return mark.annotation or (mark.kernels[0].name if mark.kernels else mark.name)
+
+
+def _time_of(mark: Mark, has_device: bool, out: RankEvents) -> _Timed:
+    if mark.kernels:
+        return _Timed(min(k.start_ns for k in mark.kernels), busy_ns(mark.kernels))
+    if mark.shares_kernel is not None:
+        return _Timed(mark.shares_kernel.start_ns, None)
+    if has_device:
+        out.without_time += 1
+        return _Timed(mark.start_ns, None)
+    out.timed_by_cpu += 1
+    return _Timed(mark.start_ns, mark.duration_ns)
+
+
+def _convert(args: CommArgs | Unreadable | None, name: str, timed: _Timed, groups: GroupDirectory, rank: int, out: RankEvents,
+             kernel: Kernel | None = None) -> Record | None:
+    """Add one collective to `out`, as a record or as an unsized row; return the record."""
+    out.read += 1
+    if args is None:
+        reason = NO_METADATA if kernel is None else NO_METADATA_KERNEL if is_nccl(kernel.name) else NOT_NCCL
+        return _refuse(out, name, timed, reason, rank, None)
+    if isinstance(args, Unreadable):
+        return _refuse(out, name, timed, f"{UNREADABLE}: {args.why}", rank, None, UNREADABLE)
+    members = groups.members(args)
+    if isinstance(members, str):
+        return _refuse(out, name, timed, members, rank, _row_total(args), "members unknown")
+    size = measure(args, len(members.in_order))
+    if isinstance(size, str):
+        return _refuse(out, name, timed, size, rank, _row_total(args), size.partition(":")[0])
+    ends = _ends(args, size, members, rank)
+    if isinstance(ends, str):
+        return _refuse(out, name, timed, ends, rank, _row_total(args), "peer unknown")
+    record = _record(args, size, members, ends, rank, timed)
+    out.records.append(record)
+    out.origins.add(members.origin)
+    out.notes += size.notes
+    if record.custom_op and record.op != "barrier":
+        out.custom.add(record.op)
+    return record
+
+
+def _refuse(out: RankEvents, name: str, timed: _Timed, reason: str, rank: int, size_bytes: int | None, group: str | None = None) -> None:
+    out.skipped[group or reason] += 1
+    out.unsized.append(UnsizedRow(name, timed.duration_ns or 0, reason, rank, timed.start_ns, size_bytes))
+
+
+def _row_total(args: CommArgs) -> int | None:
+    """Bytes that this rank gives, where they are known: they stay visible as unattributed."""
+    _, width = dtype_width(args.dtype)
+    if width is None or args.in_elements is None or args.name.strip().lower() in ("recv", "irecv"):
+        return None
+    total = args.in_elements * width
+    return total if total < 1 << 62 else None
+
+
+def _ends(args: CommArgs, size: Size, members: Members, rank: int) -> tuple[int, int] | None | str:
+    """Sender and receiver of a message: this rank is one of them, the other must be stated."""
+    if size.op != "point_to_point":
+        return None
+    sends = args.name.strip().lower().rsplit(":", 1)[-1] in ("send", "isend")
+    own, peer = (args.source, args.destination) if sends else (args.destination, args.source)
+    if peer is None:
+        return f"peer unknown: the event has no {'Dst Rank' if sends else 'Src Rank'}"
+    if own is not None and own != rank:
+        return f"peer unknown: {args.name} of rank {own} in the trace of rank {rank}"
+    if peer not in members.in_order:
+        return f"peer unknown: rank {peer} is not in the group"
+    return (rank, peer) if sends else (peer, rank)
+
+
+def _record(args: CommArgs, size: Size, members: Members, ends: tuple[int, int] | None, rank: int, timed: _Timed) -> Record:
+    return Record(
+        rank=rank, op=size.op, size_bytes=size.size_bytes, members=members.ascending, group=group_label(args), custom_op=size.custom,
+        dtype=None if size.op == "barrier" else dtype_width(args.dtype)[0],
+        sender=None if ends is None else ends[0], receiver=None if ends is None else ends[1],
+        sequence=args.sequence, start_ns=timed.start_ns, duration_ns=timed.duration_ns,
+        sent_splits=_by_rank(size.sent_splits, members), received_splits=_by_rank(size.received_splits, members),
+        sent_bytes=size.sent_bytes, received_bytes=size.received_bytes,
+    )
+
+
+def _by_rank(splits: tuple[int, ...] | None, members: Members) -> tuple[int, ...] | None:
+    """Splits in ascending order of global ranks; the source has them in the group's order."""
+    if splits is None:
+        return None
+    return tuple(v for _, v in sorted(zip(members.in_order, splits, strict=True)))
+
+
+def _distinct_sequences(records: list[Record]) -> list[Record]:
+    """Tell apart the collectives that share a sequence number: torch counts a coalesced call once."""
+    seen: dict[tuple[object, ...], int] = defaultdict(int)
+    out = []
+    for r in records:
+        if r.sequence is not None and r.sender is None:
+            key = (r.members, r.group, r.sequence)
+            repeat = seen[key]
+            seen[key] += 1
+            if repeat:
+                r = replace(r, sequence=r.sequence + (repeat << _REPEAT_SHIFT))
+        out.append(r)
+    return out
+
+
+def _notes(out: RankEvents, linked: Linked) -> None:
+    notes = list(dict.fromkeys(out.notes))
+    if out.origins:
+        notes.insert(0, f"group members come from: {'; '.join(sorted(out.origins))}")
+    if out.custom:
+        notes.append(f"operations outside the vocabulary, kept as custom operations: {', '.join(sorted(out.custom))}")
+    if out.timed_by_cpu and out.records:
+        notes.append("times are those of CPU records: the trace has no device kernels")
+    if out.without_time:
+        notes.append("some collectives have no device kernel in the trace: their start is the CPU's, their time is unknown")
+    if linked.batches:
+        notes.append("messages or collectives that one kernel ran as a batch share its time: it is kept on one of them, "
+                     "the others have none of their own")
+    out.notes = notes
