@@ -138,8 +138,8 @@ def _bounded(steps: list[int], streams: list[BoundedStream]) -> dict[str, Any]:
         return encode(np.concatenate(parts))
 
     out: dict[str, Any] = {
-        "step": encode(np.array(steps, np.int64)),
-        "intervals": encode(np.array([len(s.lengths) for s in streams], np.int64)),
+        "step": steps,
+        "intervals": [len(s.lengths) for s in streams],
         "rows": joined([s.lengths for s in streams]),
         "gap_ns": joined([s.gap_ns for s in streams]),
         "last_gap_ns": joined([s.last_gap_ns for s in streams]),
