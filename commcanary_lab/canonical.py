@@ -70,11 +70,17 @@ def loads_strict(text: bytes | str, file: str | None = None) -> Any:
         raise InputError(f"{name} is not a JSON number", file=file, remedy="write a finite number or leave the field out")
 
     try:
-        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+        # decoded here because json.loads would also guess UTF-16 and UTF-32
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        return json.loads(decoded, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as e:
         raise InputError(f"not JSON: {e.msg}", file=file, line=e.lineno, remedy="repair or re-export the file") from None
     except UnicodeDecodeError as e:
         raise InputError(f"not UTF-8 text (byte {e.start})", file=file, remedy="save the file as UTF-8") from None
+    except InputError:
+        raise
+    except ValueError as e:  # an integer with thousands of digits
+        raise InputError(f"not readable as JSON: {e}", file=file, remedy="repair or re-export the file") from None
     except RecursionError:
         raise InputError("nested too deeply", file=file, remedy="no known format nests this deep") from None
 

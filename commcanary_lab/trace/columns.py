@@ -99,6 +99,10 @@ class Column:
         """Return the values with `value` where nothing is known."""
         return self.values if self.known is None else np.where(self.known, self.values, value)
 
+    def without(self, rows: BoolArray) -> Column:
+        """Return the column with nothing known where `rows` is True."""
+        return Column(np.where(rows, 0, self.values), self.mask & ~rows)
+
     def take(self, index: npt.NDArray[np.intp] | slice) -> Column:
         """Return the rows at `index`."""
         return Column(self.values[index], None if self.known is None else self.known[index])
@@ -162,13 +166,12 @@ class Coded:
 
     def normalised(self) -> Coded:
         """Return the same text with the table sorted and without unused names."""
-        used = np.unique(self.codes)
-        names = sorted({self.names[c] for c in used.tolist() if c >= 0})
-        table = np.full(len(self.names) + 1, -1, np.int32)
-        for new, name in enumerate(names):
-            for old, candidate in enumerate(self.names):
-                if candidate == name:
-                    table[old] = new
+        used = [c for c in np.unique(self.codes).tolist() if c >= 0]
+        names = sorted({self.names[c] for c in used})
+        new = {name: i for i, name in enumerate(names)}
+        table = np.full(len(self.names) + 1, -1, np.int32)  # the last entry stands for -1
+        for code in used:
+            table[code] = new[self.names[code]]
         return Coded(table[self.codes], tuple(names))
 
     def equals(self, other: Coded) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from commcanary_lab.errors import InputError
 from commcanary_lab.trace.model import ImportCoverage, Trace, UnsizedRow
 
-__all__ = ["LabSection", "lab_section", "read_lab_section"]
+__all__ = ["LabSection", "default_notes", "lab_section", "read_lab_section"]
 
 
 class _Coverage(msgspec.Struct, omit_defaults=True):
@@ -35,16 +37,23 @@ class _Section(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=False):
     notes: list[str] = []
     warnings: list[str] = []
     unsized: list[_Unsized] = []
+    extra: dict[str, Any] = {}
+    defaults_noted: bool = False
 
 
 class LabSection(msgspec.Struct, frozen=True):
-    """The section, decoded."""
+    """The section, decoded.
+
+    ``defaults_noted`` says that the writer knew where the format's defaults apply, so that reading need not note it again.
+    """
 
     source_format: str | None = None
     coverage: ImportCoverage | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     unsized: tuple[UnsizedRow, ...] = ()
+    extra: Mapping[str, Any] = {}
+    defaults_noted: bool = False
 
 
 def read_lab_section(value: Any, file: str) -> LabSection:
@@ -74,6 +83,8 @@ def read_lab_section(value: Any, file: str) -> LabSection:
         tuple(s.notes),
         tuple(s.warnings),
         tuple(UnsizedRow(u.name, u.time_ns, u.reason, u.rank, u.start_ns, u.size_bytes) for u in s.unsized),
+        s.extra,
+        s.defaults_noted,
     )
 
 
@@ -90,10 +101,35 @@ def lab_section(trace: Trace) -> dict[str, Any]:
     c = trace.coverage
     section = _Section(
         source_format=None if trace.source_format == "commcanary.trace.v1" else trace.source_format,
-        coverage=None if c in (plain, ImportCoverage()) else _Coverage(c.read, c.used, dict(c.skipped), list(c.ranks), list(c.files)),
+        coverage=None if c == plain else _Coverage(c.read, c.used, dict(c.skipped), list(c.ranks), list(c.files)),
         notes=list(trace.notes),
         warnings=list(trace.warnings),
         unsized=[_Unsized(u.name, u.time_ns, u.reason, u.rank, u.start_ns, u.size_bytes) for u in trace.unsized],
+        extra=dict(trace.extra),
+        defaults_noted=bool(default_notes(trace)),
     )
     out: dict[str, Any] = msgspec.to_builtins(section)
     return out
+
+
+def default_notes(trace: Trace, default_overlaps: int = 0) -> list[str]:
+    """Say where the format's defaults stand in for what a file leaves out.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace as read.
+    default_overlaps : int
+        How many events neither give nor disclaim ``compute_overlap_us``.
+    """
+    n, notes = len(trace), []
+    silent = int(np.count_nonzero(trace.arrival_known & (trace.arrival_ns.lengths == 0)))
+    if silent:
+        notes.append(f"{silent} of {n} events give no arrivals; the format's default of 0 us skew applies")
+    if default_overlaps:
+        notes.append(f"{default_overlaps} of {n} events give no compute_overlap_us; the format's default of 0 us applies")
+    broadcasts = [i for i, name in enumerate(trace.op.names) if name == "broadcast"]
+    rootless = int(np.count_nonzero(np.isin(trace.op.codes, broadcasts) & ~trace.root.mask)) if broadcasts else 0
+    if rootless:
+        notes.append(f"{rootless} broadcast{'s' if rootless > 1 else ''} without root_rank: replay and export refuse them")
+    return notes

@@ -284,7 +284,32 @@ class Trace:
     # -- derived traces -----------------------------------------------------------------------------------------------
 
     def take(self, index: npt.NDArray[np.intp] | slice) -> Trace:
-        """Return the events at `index` as a trace; groups and notes stay."""
+        """Return the events at `index` as a trace; groups and notes stay.
+
+        An event whose predecessor is left out keeps only the field that governs time: in a trace ordered by ``start_us`` its own
+        gap no longer holds and is derived anew, in a trace ordered by gaps its ``start_us`` no longer agrees and is dropped.
+
+        Examples
+        --------
+        >>> t = Trace.build(3, op=Coded.constant(3, "broadcast"), groups=(ProcessGroup("tp", (0, 1)),), group=np.zeros(3, np.int32),
+        ...                 size_bytes=np.array([8, 4, 2]), start_ns=Column(np.array([0, 10, 30])), gap_ns=Column(np.array([0, 10, 20])))
+        >>> t.take(np.array([0, 2])).gap_ns.mask.tolist()
+        [True, False]
+        """
+        out = self.rows(index)
+        if self.start_ns.none_known or self.gap_ns.none_known or (isinstance(index, slice) and index.step in (None, 1)):
+            return out
+        index = np.arange(len(self))[index]
+        moved = np.zeros(len(index), np.bool_)
+        moved[1:] = np.diff(index) != 1
+        if not moved.any():
+            return out
+        if self.start_ns.all_known:
+            return replace(out, gap_ns=out.gap_ns.without(moved))
+        return replace(out, start_ns=out.start_ns.without(moved))
+
+    def rows(self, index: npt.NDArray[np.intp] | slice) -> Trace:
+        """Return the events at `index` with every column as it is, even where that contradicts itself."""
         changes: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
@@ -363,13 +388,14 @@ class Trace:
         def integer(column: Column) -> pd.Series:
             return pd.Series(column.values, dtype="Int64").mask(~column.mask)
 
+        names = Coded.from_optional([g.name for g in self.groups])
         frame = pd.DataFrame(
             {
                 "time_us": clock_ns(self) / 1000.0,
                 "gap_us": gaps_ns(self) / 1000.0,
                 "op": text(self.op),
                 "phase": text(self.phase),
-                "group": pd.Categorical([self.groups[g].name for g in self.group.tolist()]),
+                "group": text(Coded(names.codes[self.group], names.names)),
                 "group_size": self.group_sizes,
                 "size_bytes": self.size_bytes,
                 "dtype": text(self.dtype),
@@ -449,8 +475,9 @@ _COLUMNS = (
 
 
 def _same_rows(a: npt.NDArray[np.int32], table_a: Sequence[Any], b: npt.NDArray[np.int32], table_b: Sequence[Any]) -> bool:
-    pairs = np.unique(np.stack([a, b]), axis=1)
-    return all(table_a[i] == table_b[j] for i, j in pairs.T.tolist())
+    width = len(table_b) + 1
+    pairs = np.unique((a.astype(np.int64) + 1) * width + b + 1)  # -1 stands for the last entry
+    return all(table_a[pair // width - 1] == table_b[pair % width - 1] for pair in pairs.tolist())
 
 
 def _known_names(kind: str, names: set[str], known: Iterable[str]) -> None:

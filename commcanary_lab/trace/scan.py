@@ -1,16 +1,18 @@
 """A compiled scan of the keys of a large trace file.
 
-msgspec drops unknown fields and lets the last of two duplicate keys win. This scan counts the keys of the event objects, so that a
+msgspec drops unknown fields and lets the last of two duplicate keys win. This scan counts the keys, so that a
 large file needs the slow checker only when something is odd with it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["count_event_keys", "key_hash"]
+__all__ = ["KeyCounts", "count_keys", "key_hash"]
 
 _PRIME = np.uint64(0x100000001B3)
 _BASIS = np.uint64(0xCBF29CE484222325)
@@ -25,12 +27,31 @@ def key_hash(name: str) -> int:
     return h
 
 
-@njit(cache=True)
+@dataclass(frozen=True)
+class KeyCounts:
+    """How often keys occur in a trace file.
+
+    Attributes
+    ----------
+    event_keys : dict of int to int
+        Keys of the event objects by `key_hash`.
+    nested : int
+        Keys of objects inside events (arrival maps, recipes).
+    outside : int
+        All other keys: the top level, workload and system.
+    """
+
+    event_keys: dict[int, int]
+    nested: int
+    outside: int
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def _scan(
     data: npt.NDArray[np.uint8], events_key: np.uint64, hashes: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]
-) -> tuple[int, int]:
-    """Count keys of objects at depth 3 under the root key ``events`` by hash; returns (kinds, deeper keys), kinds -1 if too many."""
-    depth, kinds, deeper, i, n = 0, 0, 0, 0, len(data)
+) -> tuple[int, int, int]:
+    """Count keys; those of objects at depth 3 under the root key ``events`` by hash. Returns (kinds or -1 if too many, nested, outside)."""
+    depth, kinds, nested, outside, i, n = 0, 0, 0, 0, 0, len(data)
     in_events = False
     while i < n:
         c = data[i]
@@ -49,47 +70,45 @@ def _scan(
             if j < n and data[j] == 58:
                 if depth == 1:
                     in_events = h == events_key
-                elif in_events and depth == 3:
+                if not in_events or depth == 1:
+                    outside += 1
+                elif depth == 3:
                     k = 0
                     while k < kinds and hashes[k] != h:
                         k += 1
                     if k == kinds:
                         if kinds == len(hashes):
-                            return -1, deeper
+                            return -1, nested, outside
                         hashes[k] = h
                         kinds += 1
                     counts[k] += 1
-                elif in_events and depth > 3:
-                    deeper += 1
+                else:
+                    nested += 1
                 i = j
         elif c == 123 or c == 91:
             depth += 1
         elif c == 125 or c == 93:
             depth -= 1
         i += 1
-    return kinds, deeper
+    return kinds, nested, outside
 
 
-def count_event_keys(data: bytes) -> tuple[dict[int, int], int] | None:
-    """Count the keys of the event objects of a trace file.
+def count_keys(data: bytes) -> KeyCounts | None:
+    """Count the keys of a trace file.
 
     Returns
     -------
-    counts : dict of int to int
-        Occurrences by `key_hash`.
-    deeper : int
-        Keys inside objects within events (arrival maps).
-    None if there are too many different keys to be a trace.
+    KeyCounts, or None if there are too many different keys to be a trace.
 
     Examples
     --------
-    >>> counts, deeper = count_event_keys(b'{"events": [{"op": "x", "rank_arrival_us": {"0": 1}}, {"op": "y"}]}')
-    >>> counts[key_hash("op")], deeper
-    (2, 1)
+    >>> c = count_keys(b'{"events": [{"op": "x", "rank_arrival_us": {"0": 1}}, {"op": "y"}], "system": {"a": {"b": 1}}}')
+    >>> c.event_keys[key_hash("op")], c.nested, c.outside
+    (2, 1, 4)
     """
     hashes = np.zeros(_SLOTS, np.uint64)
     counts = np.zeros(_SLOTS, np.int64)
-    kinds, deeper = _scan(np.frombuffer(data, np.uint8), np.uint64(key_hash("events")), hashes, counts)
+    kinds, nested, outside = _scan(np.frombuffer(data, np.uint8), np.uint64(key_hash("events")), hashes, counts)
     if kinds < 0:
         return None
-    return dict(zip(hashes[:kinds].tolist(), counts[:kinds].tolist(), strict=True)), deeper
+    return KeyCounts(dict(zip(hashes[:kinds].tolist(), counts[:kinds].tolist(), strict=True)), nested, outside)

@@ -32,7 +32,7 @@ class EventV1(msgspec.Struct, gc=False):
     dtype: _Text | UnsetType = UNSET
     custom_op: bool | UnsetType = UNSET
     reduction_op: _Text | UnsetType = UNSET
-    rank_count: int | UnsetType = UNSET
+    rank_count: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)] | UnsetType = UNSET
     root_rank: _Rank | UnsetType = UNSET
     sender_rank: _Rank | UnsetType = UNSET
     receiver_rank: _Rank | UnsetType = UNSET
@@ -55,9 +55,11 @@ class EventV1(msgspec.Struct, gc=False):
     compute_recipe_by_rank: msgspec.Raw | UnsetType = UNSET
     lab_bytes: Annotated[int, msgspec.Meta(ge=0, le=0)] | UnsetType = UNSET
     lab_observers: list[_Rank] | UnsetType = UNSET
-    lab_splits: list[int] | UnsetType = UNSET
+    lab_splits: list[Annotated[int, msgspec.Meta(ge=-1, le=(1 << 62))]] | UnsetType = UNSET
     lab_duration_us: list[_Time | None] | UnsetType = UNSET
-    lab_rank_start_us: list[float | None] | UnsetType = UNSET
+    lab_rank_start_us: list[_Time | None] | UnsetType = UNSET
+    lab_dtype: _Text | UnsetType = UNSET
+    lab_reduction_op: _Text | UnsetType = UNSET
 
 
 class TraceV1(msgspec.Struct):
@@ -88,16 +90,16 @@ def _event_schema() -> dict[str, Any]:
                             {"type": "integer", "minimum": 1, "maximum": 1 << 20}]},
         "id": text, "phase": text, "group": text, "tag": text, "channel": text,
         "dtype": {"enum": sorted(DTYPE_BYTES)}, "reduction_op": {"enum": sorted(REDUCTIONS)},
-        "rank_count": {"type": "integer", "minimum": 1},
+        "rank_count": {"type": "integer", "minimum": 1, "maximum": 1 << 31},
         "root_rank": rank, "sender_rank": rank, "receiver_rank": rank,
-        "message_sequence": {"type": "integer", "minimum": 0},
+        "message_sequence": {"type": "integer", "minimum": 0, "maximum": 1 << 62},
         "compute_pressure": {"type": "number", "minimum": 0, "maximum": 1e6},
-        "concurrent_groups": {"type": "integer", "minimum": 1},
+        "concurrent_groups": {"type": "integer", "minimum": 1, "maximum": 1 << 20},
         "rank_arrival_us": {"anyOf": [{"type": "object", "additionalProperties": time, "propertyNames": {"pattern": "^[0-9]+$"}},
                                       {"type": "array", "items": time}]},
         "lab_bytes": {"const": 0}, "lab_observers": {"type": "array", "items": rank},
-        "lab_splits": {"type": "array", "items": {"type": "integer", "minimum": -1}},
-        "lab_duration_us": times, "lab_rank_start_us": {"type": "array", "items": {"type": ["number", "null"]}},
+        "lab_splits": {"type": "array", "items": {"type": "integer", "minimum": -1, "maximum": 1 << 62}},
+        "lab_duration_us": times, "lab_rank_start_us": times, "lab_dtype": text, "lab_reduction_op": text,
         "compute_recipe": {"type": "array"}, "compute_recipe_by_rank": {"type": "object"},
     }  # fmt: skip
     properties.update(

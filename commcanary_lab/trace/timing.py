@@ -59,11 +59,21 @@ def in_time_order(trace: Trace) -> Trace:
     starts = trace.start_ns.values
     if np.all(starts[1:] >= starts[:-1]):
         return trace
-    return trace.take(np.argsort(starts, kind="stable"))
+    # not `take`: whether gaps agree with the sorted starts is for `check_timing` to say
+    return trace.rows(np.argsort(starts, kind="stable"))
 
 
-def check_timing(trace: Trace, file: str | None = None) -> None:
+def check_timing(trace: Trace, file: str | None = None, order: npt.NDArray[np.intp] | None = None) -> None:
     """Refuse timing that is mixed without gaps, or contradicts itself.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace, in time order.
+    file : str, optional
+        Its file, for messages.
+    order : ndarray of int, shape (n,), optional
+        Index of each event in the file, where the file is not in time order.
 
     Raises
     ------
@@ -76,7 +86,7 @@ def check_timing(trace: Trace, file: str | None = None) -> None:
         for i in np.flatnonzero(~gap.mask).tolist():
             problems.append(
                 Problem(
-                    "some events have start_us and this one has neither start_us nor gap_us",
+                    "some events have start_us, some do not, and this one has no gap_us",
                     file=file,
                     record=i,
                     field="gap_us",
@@ -92,7 +102,7 @@ def check_timing(trace: Trace, file: str | None = None) -> None:
             Problem(
                 f"gap_us is {gap.values[i] / 1000} but start_us is {d / 1000} us away from the previous start plus this gap",
                 file=file,
-                record=i,
+                record=i if order is None else int(order[i]),
                 field="gap_us",
                 remedy="remove one of the two or make them agree",
             )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from commcanary_lab.canonical import canonical_bytes, write_atomic
-from commcanary_lab.trace.columns import Column
+from commcanary_lab.trace.columns import Coded, Column
 from commcanary_lab.trace.lab_v1 import lab_section
 from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.ops import DTYPE_BYTES, REDUCTION_OPS, REDUCTIONS
 from commcanary_lab.trace.schema_v1 import FORMAT
 
 __all__ = ["document_head", "event_objects", "write_json"]
 
 _BLOCK = 4096
+
+_Texts = list[str | None] | None
 
 
 def write_json(trace: Trace, path: str | os.PathLike[str]) -> int:
@@ -73,11 +77,14 @@ def event_objects(trace: Trace) -> Iterator[dict[str, Any]]:
     >>> print(json.dumps(next(event_objects(t))))
     {"op": "all_reduce", "bytes": 8, "ranks": [0, 1], "group": "tp", "compute_overlap_us": 2.5}
     """
+    dtype, lab_dtype = _split(trace.dtype, DTYPE_BYTES.keys())
+    reduction, lab_reduction = _split_reduction(trace)
     texts = {
-        "id": None,
         "phase": trace.phase.to_list(),
-        "dtype": trace.dtype.to_list(),
-        "reduction_op": trace.reduction.to_list(),
+        "dtype": dtype,
+        "lab_dtype": lab_dtype,
+        "reduction_op": reduction,
+        "lab_reduction_op": lab_reduction,
         "tag": trace.tag.to_list(),
         "channel": trace.channel.to_list(),
     }
@@ -119,13 +126,28 @@ def event_objects(trace: Trace) -> Iterator[dict[str, Any]]:
             event["custom_op"] = True
         if sizes[i] == 0:
             event["lab_bytes"] = 0
-            event["custom_op"] = True
         if not overlap_known[i]:
             event["compute_overlap_unknown"] = True
         if not arrival_known[i]:
             event["arrival_skew_unknown"] = True
         _ragged_fields(trace, i, event)
         yield event
+
+
+def _split(column: Coded, vocabulary: Collection[str], where: npt.NDArray[np.bool_] | None = None) -> tuple[_Texts, _Texts]:
+    """Text that the format knows, and text beyond it, which travels in a ``lab_`` field; `where` limits the former to some events."""
+    known = np.array([*(name in vocabulary for name in column.names), False], np.bool_)[column.codes]
+    if where is not None:
+        known &= where
+    if not (~known & (column.codes >= 0)).any():
+        return column.to_list(), None
+    inside, beyond = (Coded(np.where(keep, column.codes, -1), column.names) for keep in (known, ~known))
+    return inside.to_list(), beyond.to_list()
+
+
+def _split_reduction(trace: Trace) -> tuple[_Texts, _Texts]:
+    reduces = np.array([*(name in REDUCTION_OPS for name in trace.op.names), False], np.bool_)
+    return _split(trace.reduction, REDUCTIONS, reduces[trace.op.codes])
 
 
 def _optional(column: Column) -> list[Any] | None:
