@@ -138,11 +138,11 @@ def peek(path: str | os.PathLike[str], size: int = HEAD_BYTES) -> bytes:
     """
     try:
         with Path(path).open("rb") as f:
-            raw = f.read(size)
+            raw = f.read(max(size, HEAD_BYTES))
     except OSError as e:
         raise InputError(f"cannot be read: {e.strerror or e}", file=str(path), remedy="check the path and its permissions") from None
     if not raw.startswith(_GZIP):
-        return raw
+        return raw[:size]
     try:
         return zlib.decompressobj(31).decompress(raw, size)
     except zlib.error:

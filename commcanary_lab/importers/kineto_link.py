@@ -26,12 +26,8 @@ __all__ = ["Linked", "link"]
 #: How many enclosing spans a launch may lie in.
 _DEPTH = 16
 
-#: Operation -> operations that it may be made of (torch: a barrier is an all-reduce, uneven all-gathers are broadcasts).
-_MADE_OF = {
-    "barrier": {"all_reduce"}, "all_gather": {"broadcast", "all_gather"}, "reduce_scatter": {"reduce", "_reduce_oop", "reduce_scatter"},
-    "all_reduce": {"all_reduce"}, "broadcast": {"broadcast"}, "all_to_all": {"send", "recv", "all_to_all", "all_to_all_v"},
-    "all_to_all_v": {"send", "recv", "all_to_all", "all_to_all_v"}, "gather": {"send", "recv"}, "scatter": {"send", "recv"},
-}  # fmt: skip
+#: Operation -> operations that it may be made of (torch: a barrier is an all-reduce, an uneven all-gather is broadcasts).
+_MADE_OF = {"barrier": {"all_reduce"}, "all_gather": {"broadcast"}, "reduce_scatter": {"reduce", "_reduce_oop"}}
 
 #: Kernel operation -> operations that it can run.
 _RUNS = {

@@ -26,6 +26,10 @@ class BadTimeError(ValueError):
     """The text is not a time."""
 
 
+def _shown(text: bytes) -> str:
+    return " ".join(text[:40].decode(errors="replace").split())
+
+
 class TimeReader:
     """Converts the texts of one file.
 
@@ -85,7 +89,7 @@ class TimeReader:
         if ns < ABSOLUTE_US * 1000:
             self.relative = True
             if ns + (self.base_ns or 0) >= 1 << 63:
-                raise BadTimeError(f"{text[:40].decode()} after baseTimeNanoseconds {self.base_ns} is beyond the range of times")
+                raise BadTimeError(f"{_shown(text)} after baseTimeNanoseconds {self.base_ns} is beyond the range of times")
             return ns + (self.base_ns or 0)
         self.absolute = True
         if self.float64_grid:
@@ -111,9 +115,9 @@ class TimeReader:
         try:
             value = Decimal(text.strip(b'"').decode("ascii"))
         except (InvalidOperation, UnicodeDecodeError):
-            raise BadTimeError(f"{text[:40].decode(errors='replace') or 'nothing'} is not a time") from None
+            raise BadTimeError(f"{_shown(text) or 'nothing'} is not a time") from None
         if not value.is_finite() or abs(value) > _LIMIT_US:
-            raise BadTimeError(f"{text[:40].decode()} is beyond the range of times")
+            raise BadTimeError(f"{_shown(text)} is beyond the range of times")
         if not value or value.adjusted() < -40:  # never expand an absurd exponent
             return 0
         return self._whole(Fraction(value) * 1000)
