@@ -4,34 +4,48 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from commcanary_lab.errors import MergeError, Problem
+from commcanary_lab.trace.clocks import Clocks, calibrate
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.groups import GroupTable
 from commcanary_lab.trace.model import ImportCoverage, Trace
 from commcanary_lab.trace.ops import ALL_TO_ALL_V
+from commcanary_lab.trace.order import order_by_ranks
 from commcanary_lab.trace.records import RankCapture, Record
-from commcanary_lab.trace.timing import in_time_order
+from commcanary_lab.trace.timing import check_timing, in_time_order
 
 __all__ = ["merge_captures"]
 
-#: (members, group name, kind of match, position): one logical event.
-_Key = tuple[tuple[int, ...], str | None, str, int]
-
-_SAME_HOST = "monotonic@"
+_MESSAGES = frozenset({"send", "recv", "point_to_point"})
 
 
-@dataclass(frozen=True)
-class _Clocks:
-    """Offset to add to each rank's clock, and what differences of the result mean."""
+class _Key(NamedTuple):
+    """What identifies a logical event across ranks."""
 
-    offset_ns: Mapping[int, int]
-    calibrated: bool
-    note: str | None
+    communicator: tuple[int, ...]
+    group: str | None
+    #: Sender, receiver and tag of a message; None for a collective.
+    message: tuple[int, int, str | None] | None
+    #: Sequence number, or None where ranks are matched by position.
+    sequence: int | None
+    position: int
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Ranks that take part: both ends of a message, the whole communicator otherwise."""
+        return self.communicator if self.message is None else tuple(sorted({*self.message[:2]}))
+
+    @property
+    def label(self) -> str:
+        where = f"group {self.group or 'unnamed'}, "
+        if self.message is not None:
+            return f"{where}message {self.position} from rank {self.message[0]} to rank {self.message[1]}"
+        return where + (f"operation {self.position}" if self.sequence is None else f"sequence number {self.sequence}")
 
 
 def merge_captures(
@@ -66,34 +80,32 @@ def merge_captures(
         On two files for one rank, two contributions of one rank to one event, contradicting metadata of one event, partially
         measured latency, or unequal counts without sequence numbers.
     """
-    if clock_offsets_ns is not None and align_ends:
-        raise MergeError("clock offsets and end alignment exclude each other", remedy="give one of the two")
     by_rank = _one_file_per_rank(captures)
-    events = _match(list(by_rank.values()))
+    sequences = {rank: _keys(c) for rank, c in by_rank.items()}
+    _check_counts(sequences)
+    events: dict[_Key, list[Record]] = defaultdict(list)
+    for rank, keys in sequences.items():
+        for key, record in zip(keys, by_rank[rank].records, strict=True):
+            events[key].append(record)
     _check_metadata(events, by_rank)
-    clocks = _clocks(by_rank, events, clock_offsets_ns, align_ends)
-    notes = [note for c in by_rank.values() for note in c.notes]
-    if clocks.note:
-        notes.append(clocks.note)
-    if any(len(records) < len(key[0]) for key, records in events.items()) and len(by_rank) > 1:
-        partial = sum(len(records) < _expected(key, records) for key, records in events.items())
-        if partial:
-            notes.append(f"{partial} of {len(events)} events are not reported by every member; their arrival skew is unknown")
-    coverage = sum((c.coverage for c in by_rank.values()), ImportCoverage())
-    return in_time_order(
-        _assemble(
-            events,
-            clocks,
-            dict(
-                notes=tuple(dict.fromkeys(notes)),
-                warnings=tuple(dict.fromkeys(w for c in by_rank.values() for w in c.warnings)),
-                coverage=coverage,
-                unsized=tuple(row for c in by_rank.values() for row in c.unsized),
-                source_format=source_format,
-                system=_system(by_rank.values()),
-            ),
-        )
+    clocks = calibrate(by_rank, events.items(), clock_offsets_ns, align_ends)
+    notes = [*(note for c in by_rank.values() for note in c.notes), *clocks.notes]
+    if all(r.start_ns is None for records in events.values() for r in records):
+        events, order_notes = _ordered(events, sequences)
+        notes += order_notes
+    if len(by_rank) > 1 and (partial := sum(len(records) < len(key.members) for key, records in events.items())):
+        notes.append(f"{partial} of {len(events)} events are not reported by every member; their arrival skew is unknown")
+    about = dict(
+        notes=tuple(dict.fromkeys(notes)),
+        warnings=tuple(dict.fromkeys(w for c in by_rank.values() for w in c.warnings)),
+        coverage=_coverage(by_rank.values()),
+        unsized=tuple(row for c in by_rank.values() for row in c.unsized),
+        source_format=source_format,
+        system=_system(by_rank.values()),
     )
+    trace = in_time_order(_assemble(events, clocks, about))
+    check_timing(trace)
+    return trace
 
 
 def _system(captures: Iterable[RankCapture]) -> dict[str, object]:
@@ -101,6 +113,13 @@ def _system(captures: Iterable[RankCapture]) -> dict[str, object]:
     if len(sizes) > 1:
         raise MergeError(f"the files disagree on the world size: {sorted(sizes)}", remedy="merge files of one job only")
     return {"world_size": sizes.pop()} if sizes else {}
+
+
+def _coverage(captures: Iterable[RankCapture]) -> ImportCoverage:
+    parts = [c.coverage for c in captures]
+    while len(parts) > 1:  # pairwise, so that the cost does not grow with the square of the number of ranks
+        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) - len(parts) % 2 :]
+    return parts[0] if parts else ImportCoverage()
 
 
 def _one_file_per_rank(captures: Sequence[RankCapture]) -> dict[int, RankCapture]:
@@ -116,44 +135,40 @@ def _one_file_per_rank(captures: Sequence[RankCapture]) -> dict[int, RankCapture
     return dict(sorted(by_rank.items()))
 
 
-def _expected(key: _Key, records: Sequence[Record]) -> int:
-    """How many ranks take part in an event: both ends of a message, all members otherwise."""
-    return 2 if key[2] == "p2p" else len(key[0])
+def _keys(capture: RankCapture) -> list[_Key]:
+    """Identity of each record of a capture, in its order."""
+    counts: dict[object, int] = defaultdict(int)
+    keys = []
+    for r in capture.records:
+        message = None if r.sender is None or r.receiver is None else (r.sender, r.receiver, r.tag)
+        sequence = r.sequence if message is None else None  # sources count messages per rank, not per direction
+        position = 0
+        if sequence is None:
+            # both ends count the messages of one direction and tag in the same order
+            kind = (r.members, r.group, message)
+            position = counts[kind]
+            counts[kind] += 1
+        keys.append(_Key(r.members, r.group, message, sequence, position))
+    return keys
 
 
-def _match(captures: Sequence[RankCapture]) -> dict[_Key, list[Record]]:
-    events: dict[_Key, list[Record]] = defaultdict(list)
-    by_order: dict[tuple[tuple[int, ...], str | None], dict[int, int]] = defaultdict(dict)
-    for c in captures:
-        counts: dict[tuple[object, ...], int] = defaultdict(int)
-        for r in c.records:
-            where = (r.members, r.group)
-            if r.sender is not None and r.receiver is not None:
-                # both ends count the messages of one direction in the same order
-                kind = (*where, r.sender, r.receiver, r.tag)
-                key: _Key = ((r.sender, r.receiver, *r.members), r.group, "p2p", counts[kind])
-                counts[kind] += 1
-            elif r.sequence is not None:
-                key = (*where, "sequence", r.sequence)
-            else:
-                key = (*where, "order", counts[where])
-                counts[where] += 1
-                by_order[where][c.rank] = counts[where]
-            events[key].append(r)
-    _check_counts(by_order, captures)
-    return events
-
-
-def _check_counts(by_order: Mapping[tuple[tuple[int, ...], str | None], Mapping[int, int]], captures: Sequence[RankCapture]) -> None:
-    present = {c.rank for c in captures}
+def _check_counts(sequences: Mapping[int, Sequence[_Key]]) -> None:
+    """Ranks that are matched by position must show the same number of operations."""
+    by_order: dict[_Key, dict[int, int]] = defaultdict(dict)
+    for rank, keys in sequences.items():
+        for key in keys:
+            if key.sequence is None:
+                counts = by_order[key._replace(position=0)]
+                counts[rank] = counts.get(rank, 0) + 1
     problems = []
-    for (members, group), counts in by_order.items():
-        seen = {r: counts.get(r, 0) for r in members if r in present}
+    for kind, counts in by_order.items():
+        seen = {r: counts.get(r, 0) for r in kind.members if r in sequences}
         if len(set(seen.values())) > 1:
             listed = ", ".join(f"rank {r}: {n}" for r, n in seen.items())
+            what = "operation" if kind.message is None else f"message (rank {kind.message[0]} to rank {kind.message[1]})"
             problems.append(
                 Problem(
-                    f"group {group or 'unnamed'} has no sequence numbers and unequal operation counts ({listed})",
+                    f"group {kind.group or 'unnamed'} has no sequence numbers and unequal {what} counts ({listed})",
                     remedy="record with sequence numbers, or cut the files to the same window",
                 )
             )
@@ -164,168 +179,153 @@ def _check_counts(by_order: Mapping[tuple[tuple[int, ...], str | None], Mapping[
 def _check_metadata(events: Mapping[_Key, list[Record]], by_rank: Mapping[int, RankCapture]) -> None:
     problems: list[Problem] = []
     for key, records in events.items():
-        what = f"group {key[1] or 'unnamed'}, {'message' if key[2] == 'p2p' else 'operation'} {key[3]}"
         seen: set[int] = set()
         for r in records:
+            file, k = by_rank[r.rank].file, len(r.members)
             if r.rank in seen:
-                problems.append(
-                    Problem(f"{what}: rank {r.rank} contributes twice", file=by_rank[r.rank].file, remedy="remove the duplicate record")
-                )
+                problems.append(Problem(f"{key.label}: rank {r.rank} contributes twice", file=file, remedy="remove the duplicate record"))
+            if r.rank not in key.members:
+                problems.append(Problem(f"{key.label}: rank {r.rank} is not a member", file=file, remedy="check the ranks of the files"))
+            if any(s is not None and len(s) not in (0, k) for s in (r.sent_splits, r.received_splits)):
+                problems.append(Problem(f"{key.label}: splits are not one per member ({k})", file=file, remedy="record again"))
             seen.add(r.rank)
         if len(records) > 1:
-            problems += _conflicts(what, records, by_rank)
+            problems += _conflicts(key, records, by_rank)
     if problems:
         raise MergeError(problems)
 
 
-def _conflicts(what: str, records: Sequence[Record], by_rank: Mapping[int, RankCapture]) -> list[Problem]:
+def _conflicts(key: _Key, records: Sequence[Record], by_rank: Mapping[int, RankCapture]) -> list[Problem]:
     first, problems = records[0], []
     for name in ("op", "dtype", "reduction", "root", "custom_op", "size_bytes"):
         if name == "size_bytes" and first.op == ALL_TO_ALL_V:
             continue  # each rank knows only its own row
-        for r in records[1:]:
-            a, b = getattr(first, name), getattr(r, name)
-            if a != b:
+        # what a rank does not know contradicts nothing
+        stated = [(r.rank, getattr(r, name)) for r in records if getattr(r, name) is not None]
+        if name == "op" and key.message is not None and all(op in _MESSAGES for _, op in stated):
+            continue
+        for rank, value in stated[1:]:
+            if value != stated[0][1]:
                 problems.append(
                     Problem(
-                        f"{what}: rank {first.rank} says {name} {a}, rank {r.rank} says {b}",
-                        file=by_rank[r.rank].file,
+                        f"{key.label}: rank {stated[0][0]} says {name} {stated[0][1]}, rank {rank} says {value}",
+                        file=by_rank[rank].file,
                         remedy="the files belong to different runs, or the job was out of step",
                     )
                 )
                 break
-    measured = {r.duration_ns is not None for r in records}
-    if len(measured) > 1:
-        lacking = next(r.rank for r in records if r.duration_ns is None)
+    lacking = [r.rank for r in records if r.duration_ns is None]
+    if 0 < len(lacking) < len(records):
         problems.append(
             Problem(
-                f"{what}: measured on some ranks and not on rank {lacking}",
-                file=by_rank[lacking].file,
+                f"{key.label}: measured on some ranks and not on rank {lacking[0]}",
+                file=by_rank[lacking[0]].file,
                 remedy="a latency over a part of the ranks would be wrong; re-record, or leave that rank's file out",
             )
         )
     return problems
 
 
-def _clocks(
-    by_rank: Mapping[int, RankCapture], events: Mapping[_Key, list[Record]], offsets: Mapping[int, int] | None, align_ends: bool
-) -> _Clocks:
-    if offsets is not None:
-        missing = sorted(set(by_rank) - set(offsets))
-        if missing:
-            raise MergeError(f"no clock offset for rank {missing[0]}", remedy="give one offset per rank")
-        return _Clocks(dict(offsets), True, "clocks of the ranks calibrated by given offsets")
-    domains = {c.clock for c in by_rank.values()}
-    if align_ends:
-        return _Clocks(
-            _aligned_offsets(by_rank, events),
-            True,
-            "clocks of the ranks aligned at the ends of matched collectives (median): arrival skew is an estimate",
-        )
-    if len(domains) == 1:
-        same_host = next(iter(domains)).startswith(_SAME_HOST)
-        note = (
-            None
-            if same_host or len(by_rank) == 1
-            else ("clocks of the ranks are not calibrated: arrival skew is unknown (--clock-offsets or --align-ends would make it known)")
-        )
-        return _Clocks(dict.fromkeys(by_rank, 0), same_host, note)
-    return _Clocks(
-        _aligned_offsets(by_rank, events),
-        False,
-        "ranks have different clocks: aligned at matched ends only to order the events; arrival skew is unknown",
-    )
+def _ordered(events: dict[_Key, list[Record]], sequences: Mapping[int, Sequence[_Key]]) -> tuple[dict[_Key, list[Record]], list[str]]:
+    """Order events without times so that every rank's own order holds."""
+    order, forced = order_by_ranks(list(sequences.values()))
+    note = f"the ranks contradict each other about the order of {forced} of {len(events)} events; the lowest rank's order is kept"
+    return {key: events[key] for key in order}, [note] if forced else []
 
 
-def _aligned_offsets(by_rank: Mapping[int, RankCapture], events: Mapping[_Key, list[Record]]) -> dict[int, int]:
-    """Offsets that make the ends of shared events agree in the median, breadth first from the lowest rank."""
-    ends: dict[int, dict[_Key, int]] = {r: {} for r in by_rank}
-    for key, records in events.items():
-        for r in records:
-            if r.start_ns is not None:
-                ends[r.rank][key] = r.start_ns + (r.duration_ns or 0)
-    offsets: dict[int, int] = {}
-    for root in by_rank:
-        if root in offsets:
-            continue
-        offsets[root] = 0
-        queue = [root]
-        for reached in queue:
-            for other in by_rank:
-                if other not in offsets and (shared := ends[reached].keys() & ends[other].keys()):
-                    offsets[other] = offsets[reached] + int(median(ends[reached][k] - ends[other][k] for k in shared))
-                    queue.append(other)
-    return offsets
+@dataclass
+class _Rows:
+    """What the reporting ranks say, per event."""
+
+    starts: list[int | None] = field(default_factory=list)
+    arrivals: list[list[int]] = field(default_factory=list)
+    arrival_known: list[bool] = field(default_factory=list)
+    durations: list[list[int]] = field(default_factory=list)
+    rank_starts: list[list[int | None]] = field(default_factory=list)
+    overlaps: list[int | None] = field(default_factory=list)
+    splits: list[list[int]] = field(default_factory=list)
+
+    def add(self, records: Sequence[Record], k: int, clocks: Clocks) -> None:
+        """Add an event of `k` members."""
+        timed = [r.start_ns + clocks.offset_ns[r.rank] for r in records if r.start_ns is not None]
+        known = len(timed) == k and (clocks.calibrated or k == 1)
+        start = None if not timed else min(timed) if known else timed[0]
+        self.starts.append(start)
+        self.arrival_known.append(known)
+        self.arrivals.append([t - start for t in timed] if known and start is not None else [])
+        self.rank_starts.append([] if known or not timed else [r.start_ns for r in records])
+        measured = any(r.duration_ns is not None for r in records)
+        self.durations.append([-1 if r.duration_ns is None else r.duration_ns for r in records] if measured else [])
+        hidden = [r.overlap_ns for r in records if r.overlap_ns is not None]
+        # the rank that hides least decides: the others wait for it
+        self.overlaps.append(min(hidden) if len(hidden) == len(records) else None)
+        self.splits.append([x for r in records for x in _split_row(r)] if records[0].op == ALL_TO_ALL_V else [])
+
+    def relative_starts(self, clocks: Clocks) -> tuple[Column, Ragged]:
+        """Starts from the first one on, and each rank's own starts, -1 where unknown."""
+        own = [x for row in self.rank_starts for x in row if x is not None]
+        known = [s for s in self.starts if s is not None]
+        if clocks.shared:  # one clock, one origin
+            known = own = known + own
+        origin, own_origin = min(known, default=0), min(own, default=0)
+        rows = [[-1 if x is None else x - own_origin for x in row] for row in self.rank_starts]
+        return Column.from_optional([None if s is None else s - origin for s in self.starts]), Ragged.from_rows(rows)
 
 
-def _assemble(events: Mapping[_Key, list[Record]], clocks: _Clocks, about: dict[str, object]) -> Trace:
+def _assemble(events: Mapping[_Key, list[Record]], clocks: Clocks, about: dict[str, Any]) -> Trace:
     n = len(events)
     groups = GroupTable()
     rank_sets: dict[tuple[int, ...], int] = {}
     group = np.zeros(n, np.int32)
     observers = np.full(n, -1, np.int32)
-    arrival_known = np.zeros(n, np.bool_)
-    starts: list[int | None] = []
-    overlaps: list[int | None] = []
-    sizes: list[int] = []
-    arrivals: list[list[int]] = []
-    durations: list[list[int]] = []
-    rank_starts: list[list[int]] = []
-    splits: list[list[int]] = []
-    firsts: list[Record] = []
-    for i, records in enumerate(events.values()):
+    rows = _Rows()
+    for i, (key, records) in enumerate(events.items()):
         records.sort(key=lambda r: r.rank)
-        first = records[0]
-        firsts.append(first)
-        members = first.members
-        if first.sender is not None and first.receiver is not None and first.sender != first.receiver:
-            members = tuple(sorted((first.sender, first.receiver)))  # a message concerns its two ends only
-        group[i] = groups.code(first.group, members)
-        complete = len(records) == len(members)
-        if not complete:
+        group[i] = groups.code(key.group or None, key.members)
+        if len(records) < len(key.members):
             observers[i] = rank_sets.setdefault(tuple(r.rank for r in records), len(rank_sets))
-        times = [None if r.start_ns is None else r.start_ns + clocks.offset_ns[r.rank] for r in records]
-        timed = [t for t in times if t is not None]
-        known = bool(timed) and complete and len(timed) == len(members) and (clocks.calibrated or len(members) == 1)
-        arrival_known[i] = known
-        start = min(timed) if known else (timed[0] if timed else None)
-        starts.append(start)
-        arrivals.append([t - start for t in timed] if known and start is not None else [])
-        rank_starts.append([] if known or not timed else [-1 if r.start_ns is None else r.start_ns for r in records])
-        durations.append(
-            [] if all(r.duration_ns is None for r in records) else [-1 if r.duration_ns is None else r.duration_ns for r in records]
-        )
-        overlap = [r.overlap_ns for r in records]
-        # the rank that hides least decides: the others wait for it
-        overlaps.append(None if None in overlap else min(overlap))  # type: ignore[type-var]
-        sizes.append(max(r.size_bytes for r in records))
-        splits.append([x for r in records for x in _split_row(r)] if first.op == ALL_TO_ALL_V else [])
-    origin = min((s for s in starts if s is not None), default=0)
+        rows.add(records, len(key.members), clocks)
+    ops = [_op(key, records[0]) for key, records in events.items()]
+    stated = {name: [_stated(records, name) for records in events.values()] for name in _STATED}
+    start_ns, rank_start_ns = rows.relative_starts(clocks)
     return Trace.build(
         n,
-        op=Coded.from_optional([r.op for r in firsts]),
-        phase=Coded.from_optional([r.phase for r in firsts]),
-        dtype=Coded.from_optional([r.dtype for r in firsts]),
-        reduction=Coded.from_optional([r.reduction for r in firsts]),
-        tag=Coded.from_optional([r.tag for r in firsts]),
-        custom_op=np.array([r.custom_op or r.op == ALL_TO_ALL_V for r in firsts], np.bool_),
+        op=Coded.from_optional(ops),
+        phase=Coded.from_optional(stated["phase"]),
+        dtype=Coded.from_optional(stated["dtype"]),
+        reduction=Coded.from_optional(stated["reduction"]),
+        tag=Coded.from_optional(stated["tag"]),
+        custom_op=np.array([records[0].custom_op or records[0].op == ALL_TO_ALL_V for records in events.values()], np.bool_),
         group=group,
         groups=groups.groups,
-        size_bytes=np.array(sizes, np.int64),
-        root=Column.from_optional([r.root for r in firsts]),
-        sender=Column.from_optional([r.sender for r in firsts]),
-        receiver=Column.from_optional([r.receiver for r in firsts]),
-        start_ns=Column.from_optional([None if s is None else s - origin for s in starts]),
-        overlap_ns=Column.from_optional(overlaps),
-        arrival_ns=Ragged.from_rows(arrivals),
-        arrival_known=arrival_known,
+        size_bytes=np.array([max(r.size_bytes for r in records) for records in events.values()], np.int64),
+        root=Column.from_optional(stated["root"]),
+        sender=Column.from_optional(stated["sender"]),
+        receiver=Column.from_optional(stated["receiver"]),
+        start_ns=start_ns,
+        overlap_ns=Column.from_optional(rows.overlaps),
+        arrival_ns=Ragged.from_rows(rows.arrivals),
+        arrival_known=np.array(rows.arrival_known, np.bool_),
         observers=observers,
         rank_sets=tuple(rank_sets),
-        duration_ns=Ragged.from_rows(durations),
-        rank_start_ns=Ragged.from_rows([[x if x < 0 else x - origin for x in row] for row in rank_starts]),
-        splits=Ragged.from_rows(splits),
+        duration_ns=Ragged.from_rows(rows.durations),
+        rank_start_ns=rank_start_ns,
+        splits=Ragged.from_rows(rows.splits),
         **about,
     )
+
+
+_STATED = ("phase", "dtype", "reduction", "tag", "root", "sender", "receiver")
+
+
+def _op(key: _Key, first: Record) -> str:
+    """A message whose two ends are known is one event, whichever end wrote it."""
+    return "point_to_point" if key.message is not None and first.op in _MESSAGES else first.op
+
+
+def _stated(records: Sequence[Record], name: str) -> Any:
+    """What the lowest rank that knows it says, None if no rank does; an empty text says nothing."""
+    return next((value for r in records if (value := getattr(r, name)) not in (None, "")), None)
 
 
 def _split_row(r: Record) -> list[int]:

@@ -18,7 +18,8 @@ class Record:
     rank : int
         Global rank whose source this is.
     op : str
-        Canonical operation (``trace.ops``), or the source's own name with ``custom_op=True``.
+        Canonical operation (``trace.ops``), or the source's own name with ``custom_op=True``. A message whose both ends are
+        known becomes one ``point_to_point`` event, whichever end wrote it.
     size_bytes : int
         B, the "size" of nccl-tests: all_gather k times what one rank sends, reduce_scatter k times what one rank receives,
         all_to_all k times what goes to one peer, everything else the buffer. For all_to_all_v max(sent, received).
@@ -27,7 +28,8 @@ class Record:
     group : str, optional
         The communicator's name.
     sequence : int, optional
-        The communicator's own count of the collective, where the source has one; ranks are matched by it.
+        The communicator's own count of the collective, where the source has one; ranks are matched by it. Messages are matched by
+        their position within (sender, receiver, tag) instead, because sources count them per rank.
     start_ns, duration_ns : int, optional
         Start on this rank's clock, and measured time.
     overlap_ns : int, optional
