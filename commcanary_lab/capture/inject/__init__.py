@@ -1,0 +1,1 @@
+"""The directory that `capture.environment` puts in front of PYTHONPATH."""
