@@ -229,28 +229,32 @@ def _notes(e: _Events, splits: SplitTraffic) -> list[str]:
     payload = sums(e.op[lost], (e.trace.observer_counts * e.trace.size_bytes)[lost], len(e.names)).tolist()
     counts = np.bincount(e.op[lost], minlength=len(e.names)).tolist()
     for op in np.unique(e.op[lost]).tolist():
-        name, why = e.names[op], "its traffic is not defined"
-        if name in _MESSAGES:
-            why = "sender or receiver is unknown"
-        elif name == ALL_TO_ALL_V:
-            why = "the splits are unknown"
-        elif e.algorithm[op] is not None:
-            why = "the root is unknown"
-        out.append(f"{counts[op]:,} {name} event{'s' if counts[op] != 1 else ''} unattributed ({format_bytes(payload[op])}): {why}")
+        out.append(f"{_many(counts[op], f'{e.names[op]} event')} unattributed ({format_bytes(payload[op])}): {_why(e, op)}")
     if splits.unattributed.any():
         out.append(f"{format_bytes(int(splits.unattributed.sum()))} of uneven all-to-alls unattributed: the splits are partly unknown")
     if splits.unattributed_received.any():
         out.append(f"{format_bytes(int(splits.unattributed_received.sum()))} received in uneven all-to-alls from unknown ranks")
     if splits.unknown_rows:
-        out.append(f"{splits.unknown_rows:,} rows of uneven all-to-alls are unknown, splits and total: not in the matrix")
+        out.append(f"{_many(splits.unknown_rows, 'row')} of uneven all-to-alls of unknown splits and total: not in the matrix")
     partial = int(np.count_nonzero((e.trace.observer_counts < e.trace.group_sizes) & ~e.message & (e.trace.size_bytes > 0)))
     if partial:
         out.append(f"{partial:,} of {len(e.trace):,} events are reported by a part of their ranks: what the others sent is unknown, not 0")
     sized = [row for row in e.trace.unsized if row.size_bytes is not None]
     if sized:
         volume = format_bytes(sum(row.size_bytes or 0 for row in sized))
-        out.append(f"{len(sized):,} collectives unattributed ({volume}): their members are unknown")
+        out.append(f"{_many(len(sized), 'collective')} of unknown members unattributed ({volume})")
     if len(sized) < len(e.trace.unsized):
-        out.append(f"{len(e.trace.unsized) - len(sized):,} collectives of unknown size: not in the matrix")
+        out.append(f"{_many(len(e.trace.unsized) - len(sized), 'collective')} of unknown size: not in the matrix")
     return out
 
+
+def _why(e: _Events, op: int) -> str:
+    if e.names[op] in _MESSAGES:
+        return "sender or receiver is unknown"
+    if e.names[op] == ALL_TO_ALL_V:
+        return "the splits are unknown"
+    return "the root is unknown" if e.algorithm[op] is not None else "the traffic of this operation is not defined"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
