@@ -47,7 +47,7 @@ def read_rank(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Rank
     LimitError
         If a limit is exceeded.
     """
-    return _capture(load(path, limits), frozenset())
+    return _capture(load(path, limits), {})
 
 
 def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, clock_offsets_ns: Mapping[int, int] | None = None,
@@ -83,8 +83,8 @@ def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, cl
     shards = [load(path, limits) for path in files]
     limits.check_events(sum(len(s.ops) for s in shards), "the shards together")
     _same_job(shards)
-    lost = frozenset(m for s in shards for m in _unfinished_messages(s))
-    captures = _agree_on_exchanges([_capture(s, lost) for s in shards])
+    finished = {s.header.rank: _finished_messages(s) for s in shards}
+    captures = _agree_on_exchanges([_capture(s, finished) for s in shards])
     trace = merge_captures(captures, source_format=FORMAT, clock_offsets_ns=clock_offsets_ns, align_ends=align_ends)
     missing = sorted(set(range(shards[0].header.world_size)) - {s.header.rank for s in shards})
     if missing:
@@ -119,7 +119,7 @@ def _same_job(shards: list[Shard]) -> None:
 # -- meaning ----------------------------------------------------------------------------------------------------------
 
 
-def _capture(shard: Shard, lost: frozenset[_Message]) -> RankCapture:
+def _capture(shard: Shard, finished: Mapping[int, frozenset[_Message]]) -> RankCapture:
     skipped: Counter[str] = Counter()
     unsized: list[UnsizedRow] = []
     records: list[Record] = []
@@ -127,7 +127,7 @@ def _capture(shard: Shard, lost: frozenset[_Message]) -> RankCapture:
     numbers: Counter[tuple[object, ...]] = Counter()
     for row in shard.ops:
         message = _message(row, shard, members, numbers)
-        reason = _reason(row, shard, message, lost)
+        reason = _reason(row, shard, message, finished)
         if reason is not None:
             skipped[reason] += 1
         elif isinstance(row, Op) and row.size_bytes is None:
@@ -159,25 +159,28 @@ def _message(row: Op | Pending, shard: Shard, members: Mapping[int, tuple[int, .
     return (*key, numbers[end] - 1)
 
 
-def _unfinished_messages(shard: Shard) -> list[_Message]:
+def _finished_messages(shard: Shard) -> frozenset[_Message]:
+    """The messages that this rank saw to their end."""
     members = {i: tuple(sorted(g.ranks)) for i, g in shard.groups.items()}
     numbers: Counter[tuple[object, ...]] = Counter()
-    out = []
+    out = set()
     for row in shard.ops:
         message = _message(row, shard, members, numbers)
-        if message is not None and (isinstance(row, Pending) or row.finish_ns is None or row.error is not None):
-            out.append(message)
-    return out
+        if message is not None and isinstance(row, Op) and row.finish_ns is not None and row.error is None:
+            out.add(message)
+    return frozenset(out)
 
 
-def _reason(row: Op | Pending, shard: Shard, message: _Message | None, lost: frozenset[_Message]) -> str | None:
+def _reason(row: Op | Pending, shard: Shard, message: _Message | None, finished: Mapping[int, frozenset[_Message]]) -> str | None:
     """Why a row does not become a record; None if it does."""
     if isinstance(row, Pending) or row.finish_ns is None:
         return "never waited for" if shard.end is not None else "unfinished when the process ended"
     if row.error is not None:
         return f"failed: {row.error}"
-    if message in lost:
-        return "the other end of the message did not finish"
+    if message is not None:
+        other = message[1] if row.op == "send" else message[0]
+        if message not in finished.get(other, {message}):
+            return "the other end of the message did not finish"
     if row.op in ("send", "recv") and message is None:
         return "receive from any source whose sender is not known"
     if message is not None and row.sender == row.receiver:

@@ -174,7 +174,7 @@ def test_an_unfinished_collective_is_visible_after_a_kill(tmp_path: Path) -> Non
     try:
         path = tmp_path / "shards" / "rank-0.jsonl"
         deadline = time.monotonic() + 30
-        while not (path.exists() and b'"kind":"pending"' in path.read_bytes()) and time.monotonic() < deadline:
+        while not (path.exists() and b'"kind":"pending","n":20,' in path.read_bytes()) and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:
         for p in processes:

@@ -162,6 +162,15 @@ def test_a_message_lost_on_one_side_does_not_shift_the_others(tmp_path: Path) ->
     assert trace.coverage.skipped == {"never waited for": 1, "the other end of the message did not finish": 1}
 
 
+def test_messages_that_a_dead_rank_did_not_write_are_left_out_on_the_other_side(tmp_path: Path) -> None:
+    write(tmp_path, 0, *(message(i, 0, 1, "send") for i in range(5)))
+    write(tmp_path, 1, *(message(i, 0, 1, "recv") for i in range(3)), closed=False)
+    trace = shards.read(tmp_path)
+    assert len(trace) == 3
+    assert trace.coverage.skipped == {"the other end of the message did not finish": 2}
+    assert len(shards.read(tmp_path / "rank-0.jsonl")) == 5  # alone, nothing contradicts it
+
+
 def test_messages_of_different_tags_are_counted_apart(tmp_path: Path) -> None:
     for r, name in enumerate(("send", "recv")):
         rows_ = [message(i, 0, 1, name, size_bytes=8 * (i + 1)) for i in range(4)]
