@@ -115,7 +115,8 @@ def iterations(trace: Trace, *, period: int | None = None, rank: int | None = No
     """Find the iterations of a trace: the dominant period of the signature sequence (op, size, group, phase).
 
     The sizes of uneven all-to-alls differ in every iteration and are left out of the signature. Events before, between and after the
-    iterations (a prologue, an evaluation, an incomplete last one) are allowed.
+    iterations (a prologue, an evaluation, an incomplete last one) are allowed. An iteration starts where the repetition does: if the
+    prologue ends like an iteration, so many events earlier than the program would say.
 
     Parameters
     ----------

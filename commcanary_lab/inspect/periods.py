@@ -59,13 +59,16 @@ def find_period(codes: IntArray) -> Period | None:
     seen: dict[int, tuple[int, int]] = {}
     hashes = _Hashes(codes)
     context = 1
-    while context <= max(1, n // 4):
-        for length in _distances(hashes.windows(context)):
+    while context <= n // 2:
+        distances = _distances(hashes.windows(context))
+        if not distances:
+            break  # no context of this length occurs twice, so no longer one does
+        for length in distances:
             if length <= n // 2 and length not in seen:
                 seen[length] = _longest(codes, length)
         if max((stop - start for start, stop in seen.values()), default=0) >= _MARGIN * n:
             break
-        context *= 4
+        context *= 2 if context < 16 else 4
     best = max((stop - start for start, stop in seen.values()), default=0)
     for length in sorted(seen):
         start, stop = seen[length]
