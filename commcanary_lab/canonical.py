@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from commcanary_lab.errors import InputError
 
-__all__ = ["canonical_bytes", "loads_strict", "sha256_hex", "write_atomic"]
+__all__ = ["atomic_file", "canonical_bytes", "loads_strict", "sha256_hex", "write_atomic"]
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -25,7 +26,7 @@ def canonical_bytes(value: Any) -> bytes:
     Raises
     ------
     InputError
-        If the value holds NaN or an infinity, which JSON cannot say.
+        If the value holds NaN, an infinity or an object that JSON cannot say.
 
     Examples
     --------
@@ -34,7 +35,7 @@ def canonical_bytes(value: Any) -> bytes:
     """
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-    except ValueError as e:
+    except (TypeError, ValueError) as e:
         raise InputError(f"not representable as canonical JSON: {e}") from None
 
 
@@ -107,14 +108,28 @@ def write_atomic(path: str | os.PathLike[str], chunks: bytes | Iterable[bytes]) 
     InputError
         If the directory cannot be written.
     """
-    target = Path(path)
     count = 0
+    with atomic_file(path) as f:
+        for chunk in (chunks,) if isinstance(chunks, bytes) else chunks:
+            count += f.write(chunk)
+    return count
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name only when everything is written and synced.
+
+    Raises
+    ------
+    InputError
+        If the directory cannot be written.
+    """
+    target = Path(path)
     temporary = ""
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
         with os.fdopen(handle, "wb") as f:
-            for chunk in (chunks,) if isinstance(chunks, bytes) else chunks:
-                count += f.write(chunk)
+            yield f
             f.flush()
             os.fsync(f.fileno())
         umask = os.umask(0)
@@ -127,7 +142,6 @@ def write_atomic(path: str | os.PathLike[str], chunks: bytes | Iterable[bytes]) 
     except BaseException:
         _remove(temporary)
         raise
-    return count
 
 
 def _remove(path: str) -> None:

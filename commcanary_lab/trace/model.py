@@ -185,6 +185,8 @@ class Trace:
                 array = array.view()
                 array.flags.writeable = False
                 object.__setattr__(self, name, array)
+        if self.ids is not None and self.ids.is_empty:
+            object.__setattr__(self, "ids", None)
 
     # -- construction -------------------------------------------------------------------------------------------------
 
