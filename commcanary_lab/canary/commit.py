@@ -109,7 +109,9 @@ def _part(name: str, value: object, trace: Trace) -> _Part:
         value = _text_rows(value)
     if isinstance(value, Ragged):
         code = "text" if value.values.dtype == np.uint8 else "ragged int64"
-        return _Part(_header(name, code), nulls, mask, None, 0, Ragged(np.ascontiguousarray(value.values), np.ascontiguousarray(value.pointers)))
+        return _Part(
+            _header(name, code), nulls, mask, None, 0, Ragged(np.ascontiguousarray(value.values), np.ascontiguousarray(value.pointers))
+        )
     array = value.filled(0) if isinstance(value, Column) else np.asarray(value)
     code = {"f": "float64", "b": "bool"}.get(array.dtype.kind, "int64")
     target = {"float64": "<f8", "bool": "|u1", "int64": "<i8"}[code]
@@ -137,7 +139,7 @@ class Committer:
     >>> t = Trace.build(2, op=Coded.constant(2, "all_reduce"), groups=(ProcessGroup("tp", (0, 1)),), group=np.zeros(2, np.int32),
     ...                 size_bytes=np.array([8, 9]))
     >>> c = Committer(t)
-    >>> c.digest(0, 2) == Committer(t.take(slice(0, 2))).digest(0, 2), c.digest(0, 1) == c.digest(1, 2), len(c.digest(0, 2))
+    >>> c.digest(0, 2) == Committer(t.rows(slice(0, 2))).digest(0, 2), c.digest(0, 1) == c.digest(1, 2), len(c.digest(0, 2))
     (True, False, 64)
     """
 

@@ -92,7 +92,7 @@ def compile_trace(
     if records is not None or budgets:
         from commcanary_lab.canary.bounded import bound_streams
 
-        streams = bound_streams(streams, Committer(part.take(order), salt), records, limits_ns)
+        streams = bound_streams(streams, Committer(part.rows(order), salt), records, limits_ns)
     source = SourceStatement(
         events=len(trace), start=start, stop=stop, size_bytes=canonical_size(part), root=Committer(part, salt).digest(0, len(part)),
         locator=locator(part, salt), salted=bool(salt), format=trace.source_format, records_read=trace.coverage.read,
@@ -100,7 +100,9 @@ def compile_trace(
     )  # fmt: skip
     signature, pattern = symbols.T
     errors = largest_errors(streams)
-    canary = Canary(fields.signatures, fields.patterns, program, signature, pattern, streams, fields.splits, fields.clock, source, errors, trace.notes)
+    canary = Canary(
+        fields.signatures, fields.patterns, program, signature, pattern, streams, fields.splits, fields.clock, source, errors, trace.notes
+    )
     bounded = any(isinstance(s, BoundedStream) for s in streams)
     errors["clock_ns"] = int(np.abs(np.cumsum(gaps_ns(canary.trace) - gaps_ns(part))).max(initial=0)) if bounded else 0
     return canary
@@ -111,7 +113,9 @@ def _range(events: tuple[int, int] | None, n: int) -> tuple[int, int]:
         return 0, n
     start, stop = events
     if not 0 <= start < stop <= n:
-        raise UsageError(f"the event range {start}:{stop} does not fit a trace of {n} events", remedy=f"give LO:HI with 0 <= LO < HI <= {n}")
+        raise UsageError(
+            f"the event range {start}:{stop} does not fit a trace of {n} events", remedy=f"give LO:HI with 0 <= LO < HI <= {n}"
+        )
     return start, stop
 
 

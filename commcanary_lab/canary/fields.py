@@ -23,10 +23,35 @@ __all__ = ["SCALAR_FIELDS", "Clock", "EventFields", "assemble", "split_trace"]
 IntArray = npt.NDArray[np.int64]
 
 #: Fields with one value per event, besides the gap; each is in a pattern when the event has it.
-SCALAR_FIELDS = ("compute_before_ns", "overlap_ns", "observed_exposed_ns", "pressure", "message_sequence", "split", "start_ns", "gap_delta_ns")
+SCALAR_FIELDS = (
+    "compute_before_ns",
+    "overlap_ns",
+    "observed_exposed_ns",
+    "pressure",
+    "message_sequence",
+    "split",
+    "start_ns",
+    "gap_delta_ns",
+)
 
-_SIGNATURE_COLUMNS = ("op", "phase", "dtype", "reduction", "tag", "channel", "group", "groups", "size_bytes", "custom_op", "root", "sender",
-                      "receiver", "concurrent_groups", "observers", "rank_sets")
+_SIGNATURE_COLUMNS = (
+    "op",
+    "phase",
+    "dtype",
+    "reduction",
+    "tag",
+    "channel",
+    "group",
+    "groups",
+    "size_bytes",
+    "custom_op",
+    "root",
+    "sender",
+    "receiver",
+    "concurrent_groups",
+    "observers",
+    "rank_sets",
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +110,7 @@ def split_trace(trace: Trace) -> EventFields:
     """Split a trace into signatures, patterns and fields; `assemble` is the inverse."""
     n = len(trace)
     codes, first = signature_codes(trace)
-    table = trace.take(first)
+    table = trace.rows(first)
     signatures = Trace.build(len(first), **{name: getattr(table, name) for name in _SIGNATURE_COLUMNS})
     mode = timing_mode(trace)
     gaps = gaps_ns(trace)
@@ -156,7 +181,7 @@ def assemble(fields: EventFields, *, exact: bool = True, notes: tuple[str, ...] 
         Without ids.
     """
     n = len(fields.signature)
-    trace = fields.signatures.take(fields.signature.astype(np.intp))
+    trace = fields.signatures.rows(fields.signature.astype(np.intp))
 
     def has(name: str) -> npt.NDArray[np.bool_]:
         table = np.array([name in p for p in fields.patterns] or [False], np.bool_)

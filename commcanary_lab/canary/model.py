@@ -174,7 +174,9 @@ class Canary:
             return out
 
         names = [n for n in SCALAR_FIELDS if any(n in s.scalars for s in streams)]
-        scalars = {n: scatter([s.scalars.get(n, np.zeros(s.rows, np.float64 if n == "pressure" else np.int64)) for s in streams]) for n in names}
+        scalars = {
+            n: scatter([s.scalars.get(n, np.zeros(s.rows, np.float64 if n == "pressure" else np.int64)) for s in streams]) for n in names
+        }
         step = self.step_of_event
         fields = EventFields(
             self.signatures, self.step_signature[step], self.patterns, self.step_pattern[step], scatter([s.gap_ns for s in streams]), scalars,
@@ -185,9 +187,7 @@ class Canary:
         return self.event_count
 
     def __repr__(self) -> str:
-        return (
-            f"Canary({self.event_count:,} events in {self.records:,} records, {self.size_bytes:,} of {self.source.size_bytes:,} bytes, {self.timing})"
-        )
+        return f"Canary({self.event_count:,} events in {self.records:,} records, {self.size_bytes:,} of {self.source.size_bytes:,} bytes, {self.timing})"
 
     def _repr_html_(self) -> str:
         from commcanary_lab.canary.summary import summary_html

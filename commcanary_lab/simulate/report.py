@@ -151,7 +151,8 @@ class Report:
     def __repr__(self) -> str:
         m = self.metrics
         removed = f" without {', '.join(self.ablations)}" if self.ablations else ""
-        return f"Report({self.backend.label}{removed}: p50 {m['median_us']} us, p99 {m['p99_us']} us, hidden {m['communication_hidden_pct']} %)"
+        figures = f"p50 {m['median_us']} us, p99 {m['p99_us']} us, hidden {m['communication_hidden_pct']} %"
+        return f"Report({self.backend.label}{removed}: {figures})"
 
     def event_samples(self) -> Iterable[Sample]:
         """Yield one `Sample` per event and iteration."""
