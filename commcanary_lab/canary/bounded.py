@@ -131,8 +131,9 @@ def _check_budgets(step: int, stream: BoundedStream, budgets: Mapping[str, float
     for name, budget in budgets.items():
         if name in stream.errors and (worst := stream.errors[name].max().item()) > budget:
             unit, scale = ("", 1.0) if name == "pressure" else (" us", 1000.0)
+            field = name.removesuffix("_ns")
             raise BudgetError(
-                f"the budget of {budget / scale:g}{unit} for {name.removesuffix('_ns')} cannot be met: step {step} has an error of {worst / scale:g}{unit}",
+                f"the budget of {budget / scale:g}{unit} for {field} cannot be met: step {step} has an error of {worst / scale:g}{unit}",
                 remedy="allow more records, or raise the budget",
             )
 
@@ -143,8 +144,16 @@ def _smaller(bounded: BoundedStream, exact: ExactStream) -> bool:
         return True
     columns = [exact.gap_ns, *exact.scalars.values(), *exact.arrival_ns.T]
     exact_bytes = sum(len(canonical_bytes(encode_column(c))) for c in columns)
-    intervals = [bounded.lengths, bounded.gap_ns, bounded.last_gap_ns, bounded.gap_sum_ns, *bounded.scalars.values(), *bounded.exact.values(),
-                 bounded.arrival_ns.reshape(-1), *bounded.errors.values()]  # fmt: skip
+    intervals = [
+        bounded.lengths,
+        bounded.gap_ns,
+        bounded.last_gap_ns,
+        bounded.gap_sum_ns,
+        *bounded.scalars.values(),
+        *bounded.exact.values(),
+        bounded.arrival_ns.reshape(-1),
+        *bounded.errors.values(),
+    ]
     return sum(len(canonical_bytes(encode_column(c))) for c in intervals) + _COMMITMENT_BYTES * len(bounded.lengths) < exact_bytes
 
 

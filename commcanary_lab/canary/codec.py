@@ -26,7 +26,7 @@ from commcanary_lab.errors import FormatError
 __all__ = ["Encoded", "decode", "encode", "record_count"]
 
 Encoded = Any
-Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+Values = npt.NDArray[Any]
 
 #: Deepest nesting of cycles that is read or written.
 _MAX_DEPTH = 8

@@ -88,16 +88,25 @@ def compile_trace(
     program, step_of_event, symbols = _structure(fields)
     order = np.argsort(step_of_event, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(step_of_event, minlength=len(symbols)))])
-    streams: tuple[StepStream, ...] = tuple(_exact_streams(fields, order, bounds, symbols))
+    exact = _exact_streams(fields, order, bounds, symbols)
+    streams: tuple[StepStream, ...] = tuple(exact)
     if records is not None or budgets:
         from commcanary_lab.canary.bounded import bound_streams
 
-        streams = bound_streams(streams, Committer(part.rows(order), salt), records, limits_ns)
+        streams = bound_streams(exact, Committer(part.rows(order), salt), records, limits_ns)
     source = SourceStatement(
-        events=len(trace), start=start, stop=stop, size_bytes=canonical_size(part), root=Committer(part, salt).digest(0, len(part)),
-        locator=locator(part, salt), salted=bool(salt), format=trace.source_format, records_read=trace.coverage.read,
-        records_used=trace.coverage.used, derived_from=derived_from,
-    )  # fmt: skip
+        events=len(trace),
+        start=start,
+        stop=stop,
+        size_bytes=canonical_size(part),
+        root=Committer(part, salt).digest(0, len(part)),
+        locator=locator(part, salt),
+        salted=bool(salt),
+        format=trace.source_format,
+        records_read=trace.coverage.read,
+        records_used=trace.coverage.used,
+        derived_from=derived_from,
+    )
     signature, pattern = symbols.T
     errors = largest_errors(streams)
     canary = Canary(
@@ -141,8 +150,11 @@ def _structure(fields: EventFields) -> tuple[Grammar, npt.NDArray[np.int64], npt
     leaves = leaf_occurrences(grammar, max_events=len(codes))
     values = np.where(grammar.values < 0, grammar.values, leaves.item_leaf)
     rows = first[leaves.symbol]
-    return (Grammar(values.astype(np.int32), grammar.counts, grammar.row_ptr), leaves.event_leaf.astype(np.int64),
-            np.stack([fields.signature[rows], fields.pattern[rows]], axis=1).reshape(-1, 2))  # fmt: skip
+    return (
+        Grammar(values.astype(np.int32), grammar.counts, grammar.row_ptr),
+        leaves.event_leaf.astype(np.int64),
+        np.stack([fields.signature[rows], fields.pattern[rows]], axis=1).reshape(-1, 2),
+    )
 
 
 def _exact_streams(

@@ -60,7 +60,7 @@ def disclosure_sentences(canary: Canary) -> list[str]:
     confirm = (
         "Commitments are salted: only the owner of the salt can check guesses about the source against them."
         if d["commitments"] == "salted"
-        else "Commitments are unsalted: a holder who guesses source values exactly can confirm the guess (compile with a salt file to remove that)."
+        else "Commitments are unsalted: a holder who guesses source values exactly can confirm the guess; a salt file removes that."
     )
     return [
         f"Group sizes: {listed(d['group_sizes'], ' ranks')}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,7 @@ def _signatures(table: Trace) -> dict[str, Any]:
 
 def _program(program: Grammar) -> list[list[Any]]:
     flat = [v if c == 1 else [v, c] for v, c in zip(program.values.tolist(), program.counts.tolist(), strict=True)]
-    cuts = program.row_ptr.tolist()
-    return [flat[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [flat[a:b] for a, b in pairwise(program.row_ptr.tolist())]
 
 
 def _column(name: str, values: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.trace.columns import Coded, Column, Ragged
+from commcanary_lab.trace.columns import Column, Ragged
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.signatures import factorize, signature_codes
 from commcanary_lab.trace.timing import gaps_ns, timing_mode
@@ -205,10 +205,19 @@ def assemble(fields: EventFields, *, exact: bool = True, notes: tuple[str, ...] 
     split = fields.scalars.get("split")
     splits = Ragged.empty(n) if split is None else _split_rows(fields.splits, np.where(has("split"), split, -1))
     return replace(
-        trace, start_ns=start, gap_ns=_absent_if_none(gap), compute_before_ns=column("compute_before_ns"), overlap_ns=column("overlap_ns"),
-        observed_exposed_ns=column("observed_exposed_ns"), pressure=column("pressure"), message_sequence=column("message_sequence"),
-        arrival_ns=fields.arrival, arrival_known=~has("arrival_unknown"), splits=splits, notes=notes,
-    )  # fmt: skip
+        trace,
+        start_ns=start,
+        gap_ns=_absent_if_none(gap),
+        compute_before_ns=column("compute_before_ns"),
+        overlap_ns=column("overlap_ns"),
+        observed_exposed_ns=column("observed_exposed_ns"),
+        pressure=column("pressure"),
+        message_sequence=column("message_sequence"),
+        arrival_ns=fields.arrival,
+        arrival_known=~has("arrival_unknown"),
+        splits=splits,
+        notes=notes,
+    )
 
 
 def _absent_if_none(column: Column) -> Column:

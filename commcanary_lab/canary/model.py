@@ -179,15 +179,24 @@ class Canary:
         }
         step = self.step_of_event
         fields = EventFields(
-            self.signatures, self.step_signature[step], self.patterns, self.step_pattern[step], scatter([s.gap_ns for s in streams]), scalars,
-            _scatter_arrivals(streams, order), self.splits, self.clock)  # fmt: skip
+            self.signatures,
+            self.step_signature[step],
+            self.patterns,
+            self.step_pattern[step],
+            scatter([s.gap_ns for s in streams]),
+            scalars,
+            _scatter_arrivals(streams, order),
+            self.splits,
+            self.clock,
+        )
         return assemble(fields, exact=self.timing == "lossless", notes=self.notes)
 
     def __len__(self) -> int:
         return self.event_count
 
     def __repr__(self) -> str:
-        return f"Canary({self.event_count:,} events in {self.records:,} records, {self.size_bytes:,} of {self.source.size_bytes:,} bytes, {self.timing})"
+        size = f"{self.size_bytes:,} of {self.source.size_bytes:,} bytes"
+        return f"Canary({self.event_count:,} events in {self.records:,} records, {size}, {self.timing})"
 
     def _repr_html_(self) -> str:
         from commcanary_lab.canary.summary import summary_html

@@ -28,8 +28,25 @@ __all__ = ["read_canary", "read_canary_bytes", "write_canary"]
 
 _T = TypeVar("_T")
 
-_TOP = {"format", "clock", "groups", "signatures", "patterns", "steps", "program", "source", "timing", "records", "errors", "disclosure",
-        "notes", "rank_sets", "splits", "exact", "bounded"}  # fmt: skip
+_TOP = {
+    "format",
+    "clock",
+    "groups",
+    "signatures",
+    "patterns",
+    "steps",
+    "program",
+    "source",
+    "timing",
+    "records",
+    "errors",
+    "disclosure",
+    "notes",
+    "rank_sets",
+    "splits",
+    "exact",
+    "bounded",
+}
 
 
 def write_canary(canary: Canary, path: str | os.PathLike[str]) -> int:
@@ -59,8 +76,9 @@ def read_canary_bytes(data: bytes, *, file: str = "<memory>", limits: Limits = D
     try:
         return _Reader(limits).canary(document)
     except LabError as e:
-        raise FormatError([Problem(p.what, file=file, field=p.field, remedy=p.remedy or "the canary is damaged; compile it again")
-                           for p in e.problems]) from None  # fmt: skip
+        raise FormatError(
+            [Problem(p.what, file=file, field=p.field, remedy=p.remedy or "the canary is damaged; compile it again") for p in e.problems]
+        ) from None
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as e:
         raise FormatError(f"not a valid canary: {type(e).__name__}: {e}", file=file, remedy="compile it again") from None
 
@@ -80,8 +98,11 @@ class _Reader:
 
     def canary(self, document: Any) -> Canary:
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise FormatError(f"format is {document.get('format')!r}" if isinstance(document, dict) else "is not an object", field="format",
-                              remedy=f"expected {FORMAT}")  # fmt: skip
+            raise FormatError(
+                f"format is {document.get('format')!r}" if isinstance(document, dict) else "is not an object",
+                field="format",
+                remedy=f"expected {FORMAT}",
+            )
         unknown = sorted(set(document) - _TOP)
         if unknown:
             raise FormatError(f"unknown field {unknown[0]!r}", field=unknown[0])
@@ -103,8 +124,19 @@ class _Reader:
             raise FormatError(f"governs is {clock.get('governs')!r}", field="clock")
         split_rows = document.get("splits", [])
         splits = Ragged.from_rows(split_rows) if split_rows else Ragged.empty(0)
-        canary = Canary(signatures, patterns, program, signature, pattern, streams, splits, Clock(clock["governs"], _get(clock, "first_start_ns", int)),
-                        source, _numbers(_get(document, "errors", dict)), tuple(map(str, document.get("notes", []))))  # fmt: skip
+        canary = Canary(
+            signatures,
+            patterns,
+            program,
+            signature,
+            pattern,
+            streams,
+            splits,
+            Clock(clock["governs"], _get(clock, "first_start_ns", int)),
+            source,
+            _numbers(_get(document, "errors", dict)),
+            tuple(map(str, document.get("notes", []))),
+        )
         self._check_statements(document, canary)
         return canary
 
@@ -120,8 +152,19 @@ class _Reader:
         locator = _get(value, "locator", list)
         if len(locator) != 1 + max(1, (stop - start - 1).bit_length()):
             raise FormatError(f"the locator has {len(locator)} sums", field="source.locator")
-        return SourceStatement(events, start, stop, _get(value, "bytes", int), root, Locator.from_json(locator), _get(value, "salted", bool),
-                               _get(value, "format", str), _get(records, "read", int), _get(records, "used", int), value.get("derived_from"))  # fmt: skip
+        return SourceStatement(
+            events,
+            start,
+            stop,
+            _get(value, "bytes", int),
+            root,
+            Locator.from_json(locator),
+            _get(value, "salted", bool),
+            _get(value, "format", str),
+            _get(records, "read", int),
+            _get(records, "used", int),
+            value.get("derived_from"),
+        )
 
     def _signatures(self, document: dict[str, Any]) -> Trace:
         groups = []
@@ -224,8 +267,16 @@ class _Reader:
             if (lengths < 1).any() or lengths.sum() != shape.rows[step]:
                 raise FormatError(f"the intervals of step {step} do not cover its {shape.rows[step]} executions", field="bounded.rows")
             out[step] = BoundedStream(
-                lengths, base["gap_ns"][a:b], base["last_gap_ns"][a:b], base["gap_sum_ns"][a:b], plain.scalars(step), plain.exact(step),
-                plain.arrivals(step), plain.errors(step), tuple(hashes[a:b]))  # fmt: skip
+                lengths,
+                base["gap_ns"][a:b],
+                base["last_gap_ns"][a:b],
+                base["gap_sum_ns"][a:b],
+                plain.scalars(step),
+                plain.exact(step),
+                plain.arrivals(step),
+                plain.errors(step),
+                tuple(hashes[a:b]),
+            )
         return out
 
     @staticmethod

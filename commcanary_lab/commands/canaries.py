@@ -63,8 +63,16 @@ def compile_(
     from commcanary_lab.canary.read import write_canary
     from commcanary_lab.errors import UsageError
 
-    budgets = {"gap": gap, "prefix_gap": prefix_gap, "skew": skew, "arrival": arrival, "compute_before": compute_before, "overlap": overlap,
-               "observed_exposed": observed_exposed, "pressure": pressure}  # fmt: skip
+    budgets = {
+        "gap": gap,
+        "prefix_gap": prefix_gap,
+        "skew": skew,
+        "arrival": arrival,
+        "compute_before": compute_before,
+        "overlap": overlap,
+        "observed_exposed": observed_exposed,
+        "pressure": pressure,
+    }
     given = {name: value for name, value in budgets.items() if value is not None}
     if lossless and (records is not None or given):
         raise UsageError("--lossless excludes --records and error budgets", remedy="give one of them")
@@ -82,14 +90,27 @@ def compile_(
         return
     write_canary(canary, output)
     if json:
-        emit_json({
-            "source_events": canary.source.events, "events": canary.event_count, "canary_records": canary.records, "event_ratio": canary.event_ratio,
-            "source_bytes": canary.source.size_bytes, "canary_bytes": canary.size_bytes, "byte_ratio": canary.byte_ratio, "timing": canary.timing,
-            "errors": _errors_us(canary.errors), "root": canary.source.root, "sha256": canary.identity, "notes": list(canary.notes),
-        })  # fmt: skip
+        emit_json(
+            {
+                "source_events": canary.source.events,
+                "events": canary.event_count,
+                "canary_records": canary.records,
+                "event_ratio": canary.event_ratio,
+                "source_bytes": canary.source.size_bytes,
+                "canary_bytes": canary.size_bytes,
+                "byte_ratio": canary.byte_ratio,
+                "timing": canary.timing,
+                "errors": _errors_us(canary.errors),
+                "root": canary.source.root,
+                "sha256": canary.identity,
+                "notes": list(canary.notes),
+            }
+        )
         return
-    say(f"{output}: {canary.event_count:,} events in {canary.records:,} records ({canary.event_ratio:.3g} x), "
-        f"{canary.size_bytes:,} of {canary.source.size_bytes:,} bytes ({canary.byte_ratio:.3g} x), {canary.timing}")  # fmt: skip
+    say(
+        f"{output}: {canary.event_count:,} events in {canary.records:,} records ({canary.event_ratio:.3g} x), "
+        f"{canary.size_bytes:,} of {canary.source.size_bytes:,} bytes ({canary.byte_ratio:.3g} x), {canary.timing}"
+    )
     if canary.timing != "lossless":
         table(
             ["field", "largest error"],
@@ -114,8 +135,14 @@ def _verify_strictly(source: Any, canary: Any, salt: bytes) -> None:
 
 def simulate(
     source: Annotated[Path, typer.Argument(help="A canary or a trace.", show_default=False)],
-    backend: Annotated[str, typer.Option("--backend", help="A name, or key=value,... over the defaults (bandwidth_gbps, latency_floor_us, "
-                                         "compute_pressure, overlap_efficiency, iterations, seed).")] = "baseline",
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            help="A name, or key=value,... over the defaults (bandwidth_gbps, latency_floor_us, "
+            "compute_pressure, overlap_efficiency, iterations, seed).",
+        ),
+    ] = "baseline",
     backends: BackendsFile = None,
     model: Annotated[str, typer.Option("--model", help="Cost model: commcanary-v4 or alpha-beta.")] = "commcanary-v4",
     ablate: Annotated[list[str] | None, typer.Option("--ablate", help="Mechanism to remove (repeatable).")] = None,
@@ -123,7 +150,7 @@ def simulate(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write the report.")] = None,
     samples: Annotated[bool, typer.Option("--samples", help="Include one sample per event.")] = False,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Run a canary or a trace through the model on one backend."""
     from commcanary_lab.canary.model import Canary
     from commcanary_lab.canonical import canonical_bytes, write_atomic
@@ -146,8 +173,11 @@ def simulate(
         emit_json(document)
         return
     m = report.metrics
-    say(f"{report.backend.label} ({report.model}, {report.origin}): exposed p50 {m['median_us']} us, p95 {m['p95_us']} us, p99 {m['p99_us']} us, "
-        f"max {m['max_us']} us, mean {m['mean_us']} us; hidden {m['communication_hidden_pct']} %")  # fmt: skip
+    say(
+        f"{report.backend.label} ({report.model}, {report.origin}): "
+        f"exposed p50 {m['median_us']} us, p95 {m['p95_us']} us, p99 {m['p99_us']} us, "
+        f"max {m['max_us']} us, mean {m['mean_us']} us; hidden {m['communication_hidden_pct']} %"
+    )
     rows = [["phase", *_summary(n, s)] for n, s in report.by_phase.items()] + [["op", *_summary(n, s)] for n, s in report.by_op.items()]
     table(["", "name", "count", "p50 us", "p95 us", "p99 us", "max us", "mean us"], rows)
     if report.ablations:
@@ -188,8 +218,14 @@ def verify(
     source = load_trace([trace])
     tolerances = Tolerances(relative=relative, absolute_us=absolute_us, hidden_points=hidden_points, tail_recall=tail_recall)
     with busy("verifying"):
-        check = verify_canary(source, artifact, backends=load_backends_file(backends), salt=read_salt(salt_file), tolerances=tolerances,
-                              assume=parse_assumptions(assume or ""))  # fmt: skip
+        check = verify_canary(
+            source,
+            artifact,
+            backends=load_backends_file(backends),
+            salt=read_salt(salt_file),
+            tolerances=tolerances,
+            assume=parse_assumptions(assume or ""),
+        )
     if json:
         emit_json(check.to_json())
     else:
@@ -198,8 +234,13 @@ def verify(
         say(f"claim: {check.claim} - {check.claim_reason}")
         shown = check.checks if all_checks else check.failures
         if shown:
-            table(["status", "check", "on", "source", "canary", ""], [[c.status, c.name, c.backend, c.source, c.canary, "" if c.passed else "FAILED"]
-                                                                     for c in shown[:None if all_checks else 20]])  # fmt: skip
+            table(
+                ["status", "check", "on", "source", "canary", ""],
+                [
+                    [c.status, c.name, c.backend, c.source, c.canary, "" if c.passed else "FAILED"]
+                    for c in shown[: None if all_checks else 20]
+                ],
+            )
             if not all_checks and len(shown) > 20:
                 say(f"... and {len(shown) - 20} more failed checks (--all)")
         if source.notes:

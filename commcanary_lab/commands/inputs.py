@@ -39,16 +39,28 @@ BackendsFile = Annotated[Path | None, typer.Option("--backends", help="TOML file
 
 
 def load_trace(
-    paths: list[Path], *, format: str | None = None, clock_offsets: str | None = None, align_ends: bool = False, round_ns: bool = False,
-    check: bool = False, ranks: list[str] | None = None,
-) -> Trace:  # fmt: skip
+    paths: list[Path],
+    *,
+    format: str | None = None,
+    clock_offsets: str | None = None,
+    align_ends: bool = False,
+    round_ns: bool = False,
+    check: bool = False,
+    ranks: list[str] | None = None,
+) -> Trace:
     """Open a trace and print its warnings."""
     from commcanary_lab.importers.open import open_trace
 
     with busy(f"reading {paths[0]}"):
         trace = open_trace(
-            paths[0] if len(paths) == 1 else paths, format=format, clock_offsets_ns=parse_offsets(clock_offsets), align_ends=align_ends,
-            round_ns=round_ns, check=check, ranks=_parse_ranks(ranks))  # fmt: skip
+            paths[0] if len(paths) == 1 else paths,
+            format=format,
+            clock_offsets_ns=parse_offsets(clock_offsets),
+            align_ends=align_ends,
+            round_ns=round_ns,
+            check=check,
+            ranks=_parse_ranks(ranks),
+        )
     warn(trace.warnings)
     return trace
 

@@ -47,12 +47,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     from rich.text import Text
 
     out = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    rows = [[_cell(c) for c in r] for r in rows]
+    cells = [[_cell(c) for c in r] for r in rows]
     for i, header in enumerate(headers):
-        right = all(not r[i] or r[i][0].isdigit() or r[i][0] in "-+." for r in rows)
+        right = all(not r[i] or r[i][0].isdigit() or r[i][0] in "-+." for r in cells)
         out.add_column(header, justify="right" if right else "left", no_wrap=right)
-    for r in rows:
-        out.add_row(*map(Text, r))
+    for r in cells:
+        out.add_row(*(Text(c) for c in r))
     width = None if sys.stdout.isatty() else 160
     Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False).print(out)
 

@@ -65,15 +65,38 @@ def ops(paths: Paths, format: Format = None, json: Json = False) -> None:
 
     found = operation_table(load_trace(paths, format=format))
     if json:
-        emit_json({"rows": [_row(r) for r in found.rows], "communication_us": found.communication_us, "origin": found.origin,
-                   "unsized": {"count": found.unsized_count, "time_us": found.unsized_us}, "notes": list(found.notes)})  # fmt: skip
+        emit_json(
+            {
+                "rows": [_row(r) for r in found.rows],
+                "communication_us": found.communication_us,
+                "origin": found.origin,
+                "unsized": {"count": found.unsized_count, "time_us": found.unsized_us},
+                "notes": list(found.notes),
+            }
+        )
         return
     table(
         ["op", "group", "k", "size", "count", "bytes", "p50 us", "p95 us", "algbw GB/s", "busbw GB/s", "share", "exposed us"],
-        [[r.op, r.group, r.group_size or None, None if r.size_bytes is None else format_bytes(r.size_bytes), r.count, format_bytes(r.total_bytes),
-          r.p50_us, r.p95_us, r.algbw_gb_s, r.busbw_gb_s, r.share, r.exposed_us] for r in found.rows],
-        title=f"{found.events:,} events, {found.measured:,} measured, {format_us(found.communication_us)} of communication ({found.origin})",
-    )  # fmt: skip
+        [
+            [
+                r.op,
+                r.group,
+                r.group_size or None,
+                None if r.size_bytes is None else format_bytes(r.size_bytes),
+                r.count,
+                format_bytes(r.total_bytes),
+                r.p50_us,
+                r.p95_us,
+                r.algbw_gb_s,
+                r.busbw_gb_s,
+                r.share,
+                r.exposed_us,
+            ]
+            for r in found.rows
+        ],
+        title=f"{found.events:,} events, {found.measured:,} measured; "
+        f"{format_us(found.communication_us)} of communication ({found.origin})",
+    )
     _notes(found.notes)
 
 
@@ -107,10 +130,22 @@ def stragglers(paths: Paths, format: Format = None, clock_offsets: _Offsets = No
         return
     table(
         ["rank", "events", "last", "last share", "median late us", "p95 late us", "max late us", "waiting caused us", "waited us"],
-        [[r.rank, r.events, r.last, r.last_fraction, r.median_lateness_us, r.p95_lateness_us, r.max_lateness_us, r.waiting_caused_us, r.waited_us]
-         for r in found.rows],
+        [
+            [
+                r.rank,
+                r.events,
+                r.last,
+                r.last_fraction,
+                r.median_lateness_us,
+                r.p95_lateness_us,
+                r.max_lateness_us,
+                r.waiting_caused_us,
+                r.waited_us,
+            ]
+            for r in found.rows
+        ],
         title=f"{found.known:,} events with known arrivals, {found.unknown:,} without ({found.origin})",
-    )  # fmt: skip
+    )
     _notes(found.notes)
 
 
@@ -135,10 +170,25 @@ def diff(
         return
     table(
         ["op", "group", "k", "size", "count A", "count B", "p50 A us", "p50 B us", "delta us", "p95 A us", "p95 B us", "only in"],
-        [[r.op, r.group, len(r.members) or None, None if r.size_bytes is None else format_bytes(r.size_bytes), r.count_a, r.count_b, r.p50_a_us,
-          r.p50_b_us, r.p50_delta_us, r.p95_a_us, r.p95_b_us, r.only_in] for r in found.rows],
+        [
+            [
+                r.op,
+                r.group,
+                len(r.members) or None,
+                None if r.size_bytes is None else format_bytes(r.size_bytes),
+                r.count_a,
+                r.count_b,
+                r.p50_a_us,
+                r.p50_b_us,
+                r.p50_delta_us,
+                r.p95_a_us,
+                r.p95_b_us,
+                r.only_in,
+            ]
+            for r in found.rows
+        ],
         title=f"A: {a.name}   B: {b.name}",
-    )  # fmt: skip
+    )
     _notes(found.notes)
 
 
@@ -167,18 +217,30 @@ def traffic(
         m.write(output)
     links = m.links()
     if json:
-        emit_json({
-            "ranks": len(m.ranks), "records": m.records, "payload_bytes": m.payload_bytes, "matrix_sum_bytes": m.sum_bytes,
-            "links": [{"src": x.src, "dst": x.dst, "bytes": x.size_bytes} for x in links], "source": m.source, "algorithm": m.algorithm,
-            "ring_order": m.ring_order, "unattributed_bytes": m.unattributed_bytes, "notes": list(m.notes), "origin": m.origin,
-            "import_coverage": {"read": m.coverage.read, "used": m.coverage.used, "skipped": dict(m.coverage.skipped)},
-            **({} if node_of is None else {"gpus_per_node": node_of.gpus_per_node}),
-        })  # fmt: skip
+        emit_json(
+            {
+                "ranks": len(m.ranks),
+                "records": m.records,
+                "payload_bytes": m.payload_bytes,
+                "matrix_sum_bytes": m.sum_bytes,
+                "links": [{"src": x.src, "dst": x.dst, "bytes": x.size_bytes} for x in links],
+                "source": m.source,
+                "algorithm": m.algorithm,
+                "ring_order": m.ring_order,
+                "unattributed_bytes": m.unattributed_bytes,
+                "notes": list(m.notes),
+                "origin": m.origin,
+                "import_coverage": {"read": m.coverage.read, "used": m.coverage.used, "skipped": dict(m.coverage.skipped)},
+                **({} if node_of is None else {"gpus_per_node": node_of.gpus_per_node}),
+            }
+        )
         return
     say(f"{len(m.ranks)} ranks, {m.records:,} records, payload {format_bytes(m.payload_bytes)}, matrix sum {format_bytes(m.sum_bytes)}")
     say(f"algorithm {m.algorithm}, ring order {m.ring_order}, unattributed {format_bytes(m.unattributed_bytes)}, from {m.source}")
-    table(["from", "to", "bytes", ""], [[x.src, x.dst, int(x.size_bytes) if x.size_bytes.is_integer() else x.size_bytes, format_bytes(x.size_bytes)]
-                                        for x in links[:top]])  # fmt: skip
+    table(
+        ["from", "to", "bytes", ""],
+        [[x.src, x.dst, int(x.size_bytes) if x.size_bytes.is_integer() else x.size_bytes, format_bytes(x.size_bytes)] for x in links[:top]],
+    )
     if len(links) > top:
         say(f"... and {len(links) - top:,} more links (--top {len(links)})")
     _notes(m.notes)
@@ -212,8 +274,16 @@ def capture(
         # the command's own output must not mix with the JSON document
         result = launch(context.args, output, timeout=timeout, stdout=sys.stderr if json else None)
     if json:
-        emit_json({"shards": [str(s) for s in result.shards], "events": len(result.trace), "ranks": len(result.trace.ranks),
-                   "seconds": result.seconds, "notes": list(result.trace.notes), "warnings": list(result.trace.warnings)})  # fmt: skip
+        emit_json(
+            {
+                "shards": [str(s) for s in result.shards],
+                "events": len(result.trace),
+                "ranks": len(result.trace.ranks),
+                "seconds": result.seconds,
+                "notes": list(result.trace.notes),
+                "warnings": list(result.trace.warnings),
+            }
+        )
         return
     say(f"{len(result.trace):,} events of {len(result.trace.ranks)} ranks in {len(result.shards)} shards under {output}")
     _notes(result.trace.notes)

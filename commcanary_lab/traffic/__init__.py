@@ -1,5 +1,6 @@
 """Traffic matrices: attribution algorithms, parallelism layout, comparison and files."""
 
+from commcanary_lab._callable import make_callable
 from commcanary_lab.traffic.attribution import Algorithm, Calls, Links, algorithms, register
 from commcanary_lab.traffic.build import build_matrix
 from commcanary_lab.traffic.cells import Link
@@ -29,3 +30,5 @@ __all__ = [
     "register",
     "write_matrix",
 ]
+
+make_callable(__name__, "commcanary_lab.traffic.build", "build_matrix")

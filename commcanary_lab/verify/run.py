@@ -85,13 +85,23 @@ def verify_canary(
     for a, b in zip(reports, answers, strict=True):
         checks += behavior_checks(a, b, tolerances)
     statuses = _statuses(canary, checks, bool(ours.assumptions))
-    scope = f"{canary.event_count} of {canary.source.events} events ({canary.source.records_used} of {canary.source.records_read} source records)"
+    stated = canary.source
+    scope = f"{canary.event_count} of {stated.events} events ({stated.records_used} of {stated.records_read} source records)"
     claim, reason = claim_of(statuses, tuple(checks), ours.assumptions, scope)
     return Verification(
-        **statuses, claim=claim, claim_reason=reason, checks=tuple(checks), decisions_kept=sum(c.passed for c in ranking),
-        decisions_total=len(ranking), backends=tuple(b.label for b in backends), model=get_model(model).name, tolerances=tolerances,
-        assumptions=ours.assumptions, notes=trace.notes, canary_sha256=canary.identity,
-    )  # fmt: skip
+        **statuses,
+        claim=claim,
+        claim_reason=reason,
+        checks=tuple(checks),
+        decisions_kept=sum(c.passed for c in ranking),
+        decisions_total=len(ranking),
+        backends=tuple(b.label for b in backends),
+        model=get_model(model).name,
+        tolerances=tolerances,
+        assumptions=ours.assumptions,
+        notes=trace.notes,
+        canary_sha256=canary.identity,
+    )
 
 
 def _reports(prepared: Prepared, backends: Sequence[Backend], model: str | CostModel) -> list[Report]:

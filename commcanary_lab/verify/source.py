@@ -155,8 +155,15 @@ def bounds_checks(source: Trace, canary: Canary) -> list[Check]:
         return checks
     checks.append(Check("bounds", "source bytes", (size := canonical_size(source)) == s.size_bytes, size, s.size_bytes))
     read, used = source.coverage.read, source.coverage.used
-    checks.append(Check("bounds", "source records", (read, used) == (s.records_read, s.records_used), f"{used} of {read}",
-                        f"{s.records_used} of {s.records_read}"))  # fmt: skip
+    checks.append(
+        Check(
+            "bounds",
+            "source records",
+            (read, used) == (s.records_read, s.records_used),
+            f"{used} of {read}",
+            f"{s.records_used} of {s.records_read}",
+        )
+    )
     recomputed: list[BoundedStream] = []
     for step, stream in enumerate(canary.streams):
         if isinstance(stream, BoundedStream):
@@ -177,8 +184,12 @@ def _interval_bounds(source: Trace, canary: Canary, step: int, stream: BoundedSt
 
     rows = _rows(canary, step)
     truth = source.rows(rows)
-    columns = {"compute_before_ns": truth.compute_before_ns, "overlap_ns": truth.overlap_ns, "observed_exposed_ns": truth.observed_exposed_ns,
-               "pressure": truth.pressure}  # fmt: skip
+    columns = {
+        "compute_before_ns": truth.compute_before_ns,
+        "overlap_ns": truth.overlap_ns,
+        "observed_exposed_ns": truth.observed_exposed_ns,
+        "pressure": truth.pressure,
+    }
     scalars = {n: columns[n].filled(0) for n in APPROXIMATED if n in stream.scalars}
     width = stream.arrival_ns.shape[1]
     if not (truth.arrival_ns.lengths == width).all():
