@@ -98,7 +98,7 @@ def _gunzip(raw: bytes, name: str, limits: Limits) -> SourceBytes:
         while not unpack.eof and at < len(raw):
             before = unpack.copy()
             try:
-                part = unpack.decompress(memoryview(raw)[at:at + step], limits.max_file_bytes - total + 1)
+                part = unpack.decompress(memoryview(raw)[at : at + step], limits.max_file_bytes - total + 1)
             except zlib.error as e:
                 unpack = before
                 if step == 1:

@@ -37,7 +37,8 @@ SINGLE_RANK = "observational, single rank: no skew, no exposed latency"
 _OWN_SCHEMA = re.compile(rb'"schema"\s*:\s*"commcanary')
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _HEADER = re.compile(rb'"(?:distributedInfo|deviceProperties|baseTimeNanoseconds)"\s*:')
-_EVENT_LIST = re.compile(rb'\[\s*\{[^{}]*"ph"\s*:\s*"')
+#: The first event has a phase and a name or a place, its arguments perhaps before them.
+_EVENT_LIST = re.compile(rb'\[\s*\{(?=.{0,8192}?"ph"\s*:\s*"\w")(?=.{0,8192}?"(?:ts|pid|name)"\s*:)', re.DOTALL)
 _MAX_WARNED = 20
 
 
@@ -60,17 +61,11 @@ def recognise(head: bytes) -> bool:
         head = head[: len(head) & ~1].decode("utf-16", "replace").encode()
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"["):
-        return _EVENT_LIST.match(head) is not None or re.match(rb"\[\s*(?:\{\s*)?\Z", head) is None and _late_phase(head)
+        return _EVENT_LIST.match(head) is not None
     if not head.startswith(b"{") or _OWN_SCHEMA.search(head):
         return False
     # a long pg_config can push traceEvents beyond the head
     return _EVENTS.search(head) is not None or (_HEADER.search(head) is not None and b'"schemaVersion"' in head)
-
-
-def _late_phase(head: bytes) -> bool:
-    """The phase of the first event comes after nested arguments."""
-    return re.match(rb'\[\s*\{\s*"', head) is not None and re.search(rb'"ph"\s*:\s*"[XBEMisfbenC]"', head[:4096]) is not None \
-        and re.search(rb'"ts"\s*:|"pid"\s*:', head[:4096]) is not None
 
 
 def read_rank(path: str | os.PathLike[str], *, rank: int | None = None, salvage: bool = True, limits: Limits = DEFAULT) -> RankCapture:
@@ -101,8 +96,14 @@ def read_rank(path: str | os.PathLike[str], *, rank: int | None = None, salvage:
     return _capture(document, _rank_of(document, rank), (), limits)
 
 
-def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None,
-         clock_offsets_ns: Mapping[int, int] | None = None, align_ends: bool = False, limits: Limits = DEFAULT) -> Trace:
+def read(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    clock_offsets_ns: Mapping[int, int] | None = None,
+    align_ends: bool = False,
+    limits: Limits = DEFAULT,
+) -> Trace:
     """Read the traces of a job, one file per rank, and merge them.
 
     Parameters
@@ -136,12 +137,10 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     for path in paths:
         document = read_document(path, limits=limits)
         rank = given.get(str(path), given.get(Path(path).name))
-        warnings: tuple[str, ...] = ()
         if rank is None and len(paths) == 1 and _stated_rank(document) is None:
-            rank = 0
-            warnings = (f"{document.name}: distributedInfo.rank is missing: taken as rank 0 (give the rank of the file if it is another)",)
-            _check_assumed(document, limits)
-        captures.append(_capture(document, _rank_of(document, rank), warnings, limits))
+            captures.append(_taken_as_rank_0(document, limits))
+        else:
+            captures.append(_capture(document, _rank_of(document, rank), (), limits))
     if len(captures) == 1 and captures[0].world_size != 1:
         captures = [replace(captures[0], notes=(SINGLE_RANK, *captures[0].notes))]
     return merge_captures(_level_messages(captures), source_format=FORMAT, clock_offsets_ns=clock_offsets_ns, align_ends=align_ends)
@@ -178,20 +177,31 @@ def _rank_of(document: Document, given: int | None) -> int:
     if rank is None:
         stated = document.distributed_info.get("rank")
         what = "distributedInfo.rank is missing" if stated is None else f"distributedInfo.rank is {str(stated)[:40]!r}, not a rank"
-        raise FormatError(Problem(f"{what}: the file does not say which rank wrote it", file=document.path,
-                                  remedy=f"give the rank by hand: rank=N for one file, ranks={{{document.name!r}: N}} for several"))
+        raise FormatError(
+            Problem(
+                f"{what}: the file does not say which rank wrote it",
+                file=document.path,
+                remedy=f"give the rank by hand: rank=N for one file, ranks={{{document.name!r}: N}} for several",
+            )
+        )
     if rank < 0:
         raise UsageError(f"rank {rank} is negative", file=document.path)
     return rank
 
 
-def _check_assumed(document: Document, limits: Limits) -> None:
-    """Refuse rank 0 as an assumption where the groups in the file show that it is another rank's."""
-    capture = _capture(document, 0, (), limits)
-    wrong = [row.reason for row in capture.unsized if row.reason.endswith("rank 0 is not in its own group")]
-    if wrong and not capture.records:
-        raise FormatError(Problem("distributedInfo.rank is missing, and the groups in the file do not contain rank 0", file=document.path,
-                                  remedy=f"give the rank by hand: rank=N, or ranks={{{document.name!r}: N}}"))
+def _taken_as_rank_0(document: Document, limits: Limits) -> RankCapture:
+    """Read the only file as that of rank 0, unless its groups show that it is another rank's."""
+    warning = f"{document.name}: distributedInfo.rank is missing: taken as rank 0 (give the rank of the file if it is another)"
+    capture = _capture(document, 0, (warning,), limits)
+    if not capture.records and any(row.reason.endswith("rank 0 is not in its own group") for row in capture.unsized):
+        raise FormatError(
+            Problem(
+                "distributedInfo.rank is missing, and the groups in the file do not contain rank 0",
+                file=document.path,
+                remedy=f"give the rank by hand: rank=N, or ranks={{{document.name!r}: N}}",
+            )
+        )
+    return capture
 
 
 def _world_size(document: Document, rank: int, warnings: list[str]) -> int | None:
@@ -215,7 +225,7 @@ def _capture(document: Document, rank: int, assumed: tuple[str, ...], limits: Li
     times = TimeReader(document.base_ns)
     found = scan(document, times)
     groups = GroupDirectory(document.distributed_info, rank, world_size)
-    linked = link(found.records, found.annotations, found.kernels, launches(found, times) if found.kernels else None)
+    linked = link(found.records, found.annotations, found.kernels, launches(found, times) if found.kernels else None, rank)
     limits.check_events(len(linked.marks) + len(linked.loose), document.path)
     overlap, why_not = _overlap(document, found, linked, times)
     events = events_of(linked, groups, rank, overlap, bool(found.kernels or found.compute), limits.max_text_bytes)
@@ -224,20 +234,29 @@ def _capture(document: Document, rank: int, assumed: tuple[str, ...], limits: Li
         notes.append("absolute times went through float64: their resolution is 250 ns")
     warnings += _shortened(document.name, [*found.problems, *(f"{document.name}: {w}" for w in groups.warnings)])
     if times.rounded:
-        warnings.append(f"{document.name}: {times.rounded} times are not whole nanoseconds; rounded, "
-                        f"largest change {float(times.largest_change_ns):.3g} ns")
+        warnings.append(
+            f"{document.name}: {times.rounded} times are not whole nanoseconds; rounded, "
+            f"largest change {float(times.largest_change_ns):.3g} ns"
+        )
     # times without a known origin compare with those of no other file
     known_origin = document.base_ns is not None or not times.relative
     return RankCapture(
-        rank=rank, records=events.records, file=document.path, clock="unix" if known_origin else f"profiler of rank {rank}",
-        world_size=world_size, unsized=tuple(events.unsized), notes=tuple(notes), warnings=tuple(warnings),
+        rank=rank,
+        records=events.records,
+        file=document.path,
+        clock="unix" if known_origin else f"profiler of rank {rank}",
+        world_size=world_size,
+        unsized=tuple(events.unsized),
+        notes=tuple(notes),
+        warnings=tuple(warnings),
         coverage=ImportCoverage(events.read, len(events.records), dict(sorted(events.skipped.items())), (rank,), (document.name,)),
     )
 
 
 def _overlap(document: Document, found: Scan, linked: Linked, times: TimeReader) -> tuple[ComputeOverlap | None, str | None]:
     """The compute timeline where a collective needs it, or why overlap stays unknown."""
-    if not any(m.kernels and m.args is not None for m in linked.marks) and not any(k.args is not None for k in linked.loose):
+    described = any(m.kernels and (m.args or any(k.args for k in m.kernels)) for m in linked.marks) or any(k.args for k in linked.loose)
+    if not described:
         return None, None
     if document.cut:
         return None, "overlap is unknown: the file ends early"
@@ -252,8 +271,11 @@ def _file_notes(document: Document, found: Scan, events: RankEvents, why_not: st
     if why_not and events.records:
         notes.append(why_not)
     if not events.records:
-        notes.append(f"{NO_METADATA} in the trace" if not events.unsized else
-                     "no NCCL metadata in the trace: its collectives and communication kernels cannot be sized")
+        notes.append(
+            f"{NO_METADATA} in the trace"
+            if not events.unsized
+            else "no NCCL metadata in the trace: its collectives and communication kernels cannot be sized"
+        )
     return notes
 
 
@@ -286,9 +308,12 @@ def _level_messages(captures: list[RankCapture]) -> list[RankCapture]:
     if not untimed:
         return captures
     note = "some messages were timed at one end only (the other end ran them in a batch): their time is left out"
-    return [replace(capture, notes=(*capture.notes, note), records=[_untimed(r) if i in untimed[c] else r
-                                                                   for i, r in enumerate(capture.records)])
-            for c, capture in enumerate(captures)]
+    return [
+        replace(
+            capture, notes=(*capture.notes, note), records=[_untimed(r) if i in untimed[c] else r for i, r in enumerate(capture.records)]
+        )
+        for c, capture in enumerate(captures)
+    ]
 
 
 def _untimed(record: Record) -> Record:

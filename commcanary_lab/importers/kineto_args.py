@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -77,8 +78,11 @@ class IntList:
         if not self.cut:
             return self.values == full
         shown = len(self.values) + (self.last is not None)
-        return (len(full) > shown - 1 and full[:len(self.values)] == self.values
-                and (self.last is None or (bool(full) and full[-1] == self.last)))
+        return (
+            len(full) > shown - 1
+            and full[: len(self.values)] == self.values
+            and (self.last is None or (bool(full) and full[-1] == self.last))
+        )
 
 
 @dataclass(frozen=True)
@@ -229,10 +233,8 @@ def _int(name: str, value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             value = int(value) if len(value) < 40 else value
-        except ValueError:
-            pass
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_ELEMENTS:

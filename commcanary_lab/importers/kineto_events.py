@@ -64,8 +64,16 @@ class _Timed:
     duration_ns: int | None
 
 
-def events_of(linked: Linked, groups: GroupDirectory, rank: int, overlap: ComputeOverlap | None, has_device: bool,
-              max_text: int) -> RankEvents:
+@dataclass(frozen=True)
+class _Refusal:
+    reason: str
+    kind: str
+    size_bytes: int | None
+
+
+def events_of(
+    linked: Linked, groups: GroupDirectory, rank: int, overlap: ComputeOverlap | None, has_device: bool, max_text: int
+) -> RankEvents:
     """Convert what was linked.
 
     Parameters
@@ -91,13 +99,11 @@ def events_of(linked: Linked, groups: GroupDirectory, rank: int, overlap: Comput
     sources: list[tuple[list[Kernel], bool]] = []
     for mark in linked.marks:
         timed = _time_of(mark, has_device, out)
-        row = _convert(mark.args, _name(mark)[:max_text], timed, groups, rank, out)
-        if row is not None:
+        if _convert(_meaning(mark), _name(mark)[:max_text], timed, groups, rank, out):
             sources.append((mark.kernels, mark.shares_kernel is None or bool(mark.kernels)))
     for kernel in linked.loose:
         timed = _Timed(kernel.start_ns, kernel.duration_ns)
-        args = kernel.args if kernel.args is not None else None
-        if _convert(args, kernel.name[:max_text], timed, groups, rank, out, kernel) is not None:
+        if _convert(kernel.args, kernel.name[:max_text], timed, groups, rank, out, kernel):
             sources.append(([kernel], True))
     if overlap is not None:
         found = overlap.of([kernels if own else [] for kernels, own in sources])
@@ -106,6 +112,13 @@ def events_of(linked: Linked, groups: GroupDirectory, rank: int, overlap: Comput
     out.unsized.sort(key=lambda u: (u.start_ns or 0, u.name))
     _notes(out, linked)
     return out
+
+
+def _meaning(mark: Mark) -> CommArgs | Unreadable | None:
+    """What the CPU record says; what its kernel says where the record says nothing."""
+    if isinstance(mark.args, CommArgs):
+        return mark.args
+    return next((k.args for k in mark.kernels if isinstance(k.args, CommArgs)), mark.args)
 
 
 def _name(mark: Mark) -> str:
@@ -129,36 +142,53 @@ def _time_of(mark: Mark, has_device: bool, out: RankEvents) -> _Timed:
     return _Timed(mark.start_ns, mark.duration_ns)
 
 
-def _convert(args: CommArgs | Unreadable | None, name: str, timed: _Timed, groups: GroupDirectory, rank: int, out: RankEvents,
-             kernel: Kernel | None = None) -> Record | None:
-    """Add one collective to `out`, as a record or as an unsized row; return the record."""
+def _convert(
+    args: CommArgs | Unreadable | None,
+    name: str,
+    timed: _Timed,
+    groups: GroupDirectory,
+    rank: int,
+    out: RankEvents,
+    kernel: Kernel | None = None,
+) -> bool:
+    """Add one collective to `out`, as a record (True) or as an unsized row (False)."""
     out.read += 1
-    if args is None:
+    record = _described(args, timed, groups, rank, out)
+    if isinstance(record, Record):
+        out.records.append(record)
+        return True
+    if isinstance(record, _Refusal):
+        reason, kind, size_bytes = record.reason, record.kind, record.size_bytes
+    else:
         reason = NO_METADATA if kernel is None else NO_METADATA_KERNEL if is_nccl(kernel.name) else NOT_NCCL
-        return _refuse(out, name, timed, reason, rank, None)
+        kind, size_bytes = reason, None
+    out.skipped[kind] += 1
+    out.unsized.append(UnsizedRow(name, timed.duration_ns or 0, reason, rank, timed.start_ns, size_bytes))
+    return False
+
+
+def _described(
+    args: CommArgs | Unreadable | None, timed: _Timed, groups: GroupDirectory, rank: int, out: RankEvents
+) -> Record | _Refusal | None:
+    """The record that the metadata describe, or why they describe none; None without metadata."""
+    if args is None:
+        return None
     if isinstance(args, Unreadable):
-        return _refuse(out, name, timed, f"{UNREADABLE}: {args.why}", rank, None, UNREADABLE)
+        return _Refusal(f"{UNREADABLE}: {args.why}", UNREADABLE, None)
     members = groups.members(args)
     if isinstance(members, str):
-        return _refuse(out, name, timed, members, rank, _row_total(args), "members unknown")
+        return _Refusal(members, "members unknown", _row_total(args))
     size = measure(args, len(members.in_order))
     if isinstance(size, str):
-        return _refuse(out, name, timed, size, rank, _row_total(args), size.partition(":")[0])
+        return _Refusal(size, size.partition(":")[0], _row_total(args))
     ends = _ends(args, size, members, rank)
     if isinstance(ends, str):
-        return _refuse(out, name, timed, ends, rank, _row_total(args), "peer unknown")
-    record = _record(args, size, members, ends, rank, timed)
-    out.records.append(record)
+        return _Refusal(ends, "peer unknown", _row_total(args))
     out.origins.add(members.origin)
     out.notes += size.notes
-    if record.custom_op and record.op != "barrier":
-        out.custom.add(record.op)
-    return record
-
-
-def _refuse(out: RankEvents, name: str, timed: _Timed, reason: str, rank: int, size_bytes: int | None, group: str | None = None) -> None:
-    out.skipped[group or reason] += 1
-    out.unsized.append(UnsizedRow(name, timed.duration_ns or 0, reason, rank, timed.start_ns, size_bytes))
+    if size.custom and size.op != "barrier":
+        out.custom.add(size.op)
+    return _record(args, size, members, ends, rank, timed)
 
 
 def _row_total(args: CommArgs) -> int | None:
@@ -170,7 +200,7 @@ def _row_total(args: CommArgs) -> int | None:
     return total if total < 1 << 62 else None
 
 
-def _ends(args: CommArgs, size: Size, members: Members, rank: int) -> tuple[int, int] | None | str:
+def _ends(args: CommArgs, size: Size, members: Members, rank: int) -> tuple[int, int] | str | None:
     """Sender and receiver of a message: this rank is one of them, the other must be stated."""
     if size.op != "point_to_point":
         return None
@@ -187,12 +217,22 @@ def _ends(args: CommArgs, size: Size, members: Members, rank: int) -> tuple[int,
 
 def _record(args: CommArgs, size: Size, members: Members, ends: tuple[int, int] | None, rank: int, timed: _Timed) -> Record:
     return Record(
-        rank=rank, op=size.op, size_bytes=size.size_bytes, members=members.ascending, group=group_label(args), custom_op=size.custom,
+        rank=rank,
+        op=size.op,
+        size_bytes=size.size_bytes,
+        members=members.ascending,
+        group=group_label(args),
+        custom_op=size.custom,
         dtype=None if size.op == "barrier" else dtype_width(args.dtype)[0],
-        sender=None if ends is None else ends[0], receiver=None if ends is None else ends[1],
-        sequence=args.sequence, start_ns=timed.start_ns, duration_ns=timed.duration_ns,
-        sent_splits=_by_rank(size.sent_splits, members), received_splits=_by_rank(size.received_splits, members),
-        sent_bytes=size.sent_bytes, received_bytes=size.received_bytes,
+        sender=None if ends is None else ends[0],
+        receiver=None if ends is None else ends[1],
+        sequence=args.sequence,
+        start_ns=timed.start_ns,
+        duration_ns=timed.duration_ns,
+        sent_splits=_by_rank(size.sent_splits, members),
+        received_splits=_by_rank(size.received_splits, members),
+        sent_bytes=size.sent_bytes,
+        received_bytes=size.received_bytes,
     )
 
 
@@ -229,6 +269,8 @@ def _notes(out: RankEvents, linked: Linked) -> None:
     if out.without_time:
         notes.append("some collectives have no device kernel in the trace: their start is the CPU's, their time is unknown")
     if linked.batches:
-        notes.append("messages or collectives that one kernel ran as a batch share its time: it is kept on one of them, "
-                     "the others have none of their own")
+        notes.append(
+            "messages or collectives that one kernel ran as a batch share its time: it is kept on one of them, "
+            "the others have none of their own"
+        )
     out.notes = notes

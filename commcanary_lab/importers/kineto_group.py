@@ -85,12 +85,14 @@ class GroupDirectory:
             ranks, size = entry.get("ranks"), entry.get("pg_size", entry.get("group_size"))
             names += [entry.get("pg_name"), entry.get("uid"), entry.get("pg_id")]
         members = _rank_tuple(ranks)
-        if members == () and size is not None and size == self.world_size:
+        if members == () and self.world_size is not None and size == self.world_size:
             members = tuple(range(self.world_size))  # torch writes an empty list where the group is the whole world
         distinct = {str(n) for n in names if isinstance(n, str | int) and not isinstance(n, bool)}
         if not members or not distinct or (isinstance(size, int) and size != len(members)) or len(set(members)) != len(members):
-            self.warnings.append(f"distributedInfo.pg_config: the entry of group {', '.join(sorted(distinct)) or 'without a name'} "
-                                 "has no usable rank list; it is not used")
+            self.warnings.append(
+                f"distributedInfo.pg_config: the entry of group {', '.join(sorted(distinct)) or 'without a name'} "
+                "has no usable rank list; it is not used"
+            )
             return
         for name in distinct:
             if self._by_name.setdefault(name, members) != members:

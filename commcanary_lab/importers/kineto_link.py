@@ -62,7 +62,9 @@ class Linked:
     batches: int
 
 
-def link(records: list[Mark], annotations: list[Mark], kernels: list[Kernel], launched: Mapping[int, tuple[str, int]] | None) -> Linked:
+def link(
+    records: list[Mark], annotations: list[Mark], kernels: list[Kernel], launched: Mapping[int, tuple[str, int]] | None, rank: int
+) -> Linked:
     """Join records, annotations and kernels of one rank.
 
     Parameters
@@ -73,6 +75,8 @@ def link(records: list[Mark], annotations: list[Mark], kernels: list[Kernel], la
         Communication kernels by start.
     launched : mapping or None
         Correlation number -> (thread, time) of the launch; None where the file has no launches at all.
+    rank : int
+        Global rank of the file.
     """
     launches = launched or {}
     collectives = [r for r in records if r.is_collective]
@@ -80,8 +84,8 @@ def link(records: list[Mark], annotations: list[Mark], kernels: list[Kernel], la
     top = [r for r in collectives if outer[r.index] is r]
     alone = _attach(annotations, top)
     records_on, notes_on = _Threads(collectives), _Threads(alone)
-    record_ids = {r.external_id: r for r in collectives if r.external_id is not None}
-    note_ids = {a.external_id: a for a in alone if a.external_id is not None}
+    record_ids: dict[int | None, Mark] = {r.external_id: r for r in collectives if r.external_id is not None}
+    note_ids: dict[int | None, Mark] = {a.external_id: a for a in alone if a.external_id is not None}
     rest: list[Kernel] = []
     for kernel in kernels:
         launch = launches.get(kernel.correlation) if kernel.correlation is not None else None
@@ -97,7 +101,7 @@ def link(records: list[Mark], annotations: list[Mark], kernels: list[Kernel], la
         else:
             rest.append(kernel)
     rest = _by_metadata(rest, top)
-    rest, batches = _batches(rest, top, launched)
+    rest, batches = _batches(rest, top, launched, rank)
     standing = _standing_alone(alone, top)
     empty = [r for r in top if r.args is None and not r.kernels and r.annotation is None]
     marks = [r for r in top if r.args is not None or r.kernels or r.annotation is not None] + standing
@@ -132,8 +136,14 @@ def _outermost(records: list[Mark]) -> dict[int, Mark]:
     around: dict[str, Mark] = {}
     for r in sorted(records, key=lambda m: (m.start_ns, -m.end_ns, m.index)):
         top = around.get(r.thread)
-        if (top is not None and r.duration_ns is not None and r.start_ns < top.end_ns and r.end_ns <= top.end_ns
-                and (r.start_ns, r.end_ns) != (top.start_ns, top.end_ns) and _implements(r, top)):
+        if (
+            top is not None
+            and r.duration_ns is not None
+            and r.start_ns < top.end_ns
+            and r.end_ns <= top.end_ns
+            and (r.start_ns, r.end_ns) != (top.start_ns, top.end_ns)
+            and _implements(r, top)
+        ):
             out[r.index] = top
         else:
             out[r.index] = r
@@ -181,7 +191,9 @@ def _signature(args: CommArgs) -> tuple[object, ...]:
     return (args.name, args.dtype, args.in_elements, args.out_elements, args.group_size, args.group_name)
 
 
-def _batches(kernels: list[Kernel], records: list[Mark], launched: Mapping[int, tuple[str, int]] | None) -> tuple[list[Kernel], int]:
+def _batches(
+    kernels: list[Kernel], records: list[Mark], launched: Mapping[int, tuple[str, int]] | None, rank: int
+) -> tuple[list[Kernel], int]:
     """Give kernels without a record of their own to the messages or coalesced collectives that they ran."""
     launches = launched or {}
     pending = [r for r in records if isinstance(r.args, CommArgs) and not r.kernels and r.args.group_size != 1]
@@ -202,13 +214,14 @@ def _batches(kernels: list[Kernel], records: list[Mark], launched: Mapping[int, 
             batches += 1
             for r in ran:
                 r.shares_kernel = k
-        _carrier(ran).kernels.append(k)
+        _carrier(ran, rank).kernels.append(k)
     rest.sort(key=lambda k: (k.start_ns, k.index))
     return rest, batches
 
 
-def _ran_by(kernel: Kernel, launch: tuple[str, int] | None, pending: list[Mark], previous: Mapping[str, int],
-            no_launches: bool) -> list[Mark]:
+def _ran_by(
+    kernel: Kernel, launch: tuple[str, int] | None, pending: list[Mark], previous: Mapping[str, int], no_launches: bool
+) -> list[Mark]:
     """Records without a kernel that this kernel ran, as far as the file can tell."""
     operation = kernel_operation(kernel.name)
     can_run = _RUNS.get(operation) if operation is not None else None
@@ -226,15 +239,16 @@ def _operation(mark: Mark) -> str:
     return canonical_op(mark.args.name) or mark.args.name.strip().lower()
 
 
-def _carrier(ran: list[Mark]) -> Mark:
-    """The one of a batch on which the kernel's time is kept; the same on both ends of an exchange."""
+def _carrier(ran: list[Mark], rank: int) -> Mark:
+    """The one of a batch on which the kernel's time is kept: the message with the lowest ends, the same on both sides of an exchange."""
 
-    def key(mark: Mark) -> tuple[int, int, int]:
+    def ends(mark: Mark) -> tuple[int, int, int]:
         args = mark.args
         assert isinstance(args, CommArgs)
-        return (-1 if args.source is None else args.source, -1 if args.destination is None else args.destination, mark.index)
+        source, destination = (rank, args.destination) if _operation(mark) == "send" else (args.source, rank)
+        return (-1 if source is None else source, -1 if destination is None else destination, mark.index)
 
-    return min(ran, key=key) if all(_operation(r) in ("send", "recv") for r in ran) else ran[0]
+    return min(ran, key=ends) if all(_operation(r) in ("send", "recv") for r in ran) else ran[0]
 
 
 def _standing_alone(alone: list[Mark], records: list[Mark]) -> list[Mark]:

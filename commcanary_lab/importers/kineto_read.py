@@ -36,15 +36,15 @@ class Event(msgspec.Struct, gc=False):  # type: ignore[call-arg]
 
 
 class _File(msgspec.Struct):
-    traceEvents: list[Event] | None = None  # noqa: N815 (the format's name)
-    distributedInfo: msgspec.Raw = msgspec.Raw()  # noqa: N815
-    baseTimeNanoseconds: msgspec.Raw = msgspec.Raw()  # noqa: N815
+    traceEvents: list[Event] | None = None
+    distributedInfo: msgspec.Raw = msgspec.Raw()
+    baseTimeNanoseconds: msgspec.Raw = msgspec.Raw()
 
 
 class _LooseFile(msgspec.Struct):
-    traceEvents: msgspec.Raw = msgspec.Raw()  # noqa: N815
-    distributedInfo: msgspec.Raw = msgspec.Raw()  # noqa: N815
-    baseTimeNanoseconds: msgspec.Raw = msgspec.Raw()  # noqa: N815
+    traceEvents: msgspec.Raw = msgspec.Raw()
+    distributedInfo: msgspec.Raw = msgspec.Raw()
+    baseTimeNanoseconds: msgspec.Raw = msgspec.Raw()
 
 
 _FILE = msgspec.json.Decoder(_File)
@@ -112,8 +112,15 @@ def read_document(path: str | os.PathLike[str], *, salvage: bool = True, limits:
     events = parsed.traceEvents
     if events is None:
         raise FormatError("there is no traceEvents", file=str(path), remedy="give a trace that the PyTorch profiler exported")
-    return Document(str(path), name, events, _distributed_info(parsed.distributedInfo, name, warnings),
-                    _base(parsed.baseTimeNanoseconds, name, warnings), tuple(warnings), cut or source.cut)
+    return Document(
+        str(path),
+        name,
+        events,
+        _distributed_info(parsed.distributedInfo, name, warnings),
+        _base(parsed.baseTimeNanoseconds, name, warnings),
+        tuple(warnings),
+        cut or source.cut,
+    )
 
 
 def _decode(data: bytes, path: str, name: str, salvage: bool, warnings: list[str]) -> tuple[bytes, _File, bool]:
@@ -148,8 +155,10 @@ def _decode(data: bytes, path: str, name: str, salvage: bool, warnings: list[str
         if closed is not None:
             parsed = _parse(closed, path, name, warnings)
             count = len(parsed.traceEvents or ())
-            warnings.append(f"{name}: line {line_of(data, len(data))}: the file ends early; the {count} complete events before are used, "
-                            "the rest is missing")
+            warnings.append(
+                f"{name}: line {line_of(data, len(data))}: the file ends early; the {count} complete events before are used, "
+                "the rest is missing"
+            )
             return closed, parsed, True
     raise _refused(error, data, path)
 
@@ -191,14 +200,22 @@ def _parse(data: bytes, path: str, name: str, warnings: list[str]) -> _File:
         except msgspec.ValidationError as e:
             error = e
         if not is_list and _first_byte(data) != b"{":
-            raise FormatError("the file is JSON, but neither an object nor a list of events", file=path, line=1,
-                              remedy="give a trace that the PyTorch profiler exported")
+            raise FormatError(
+                "the file is JSON, but neither an object nor a list of events",
+                file=path,
+                line=1,
+                remedy="give a trace that the PyTorch profiler exported",
+            )
         loose = _LooseFile(msgspec.Raw(data)) if is_list else _LOOSE_FILE.decode(data)
         try:
             raws = _RAW_LIST.decode(loose.traceEvents)
         except msgspec.ValidationError:
-            raise FormatError(f"traceEvents is not a list ({error})", file=path, line=line_of(data, data.find(b'"traceEvents"')),
-                              remedy="give a trace that the PyTorch profiler exported") from None
+            raise FormatError(
+                f"traceEvents is not a list ({error})",
+                file=path,
+                line=line_of(data, data.find(b'"traceEvents"')),
+                remedy="give a trace that the PyTorch profiler exported",
+            ) from None
         return _File(_one_by_one(raws, name, warnings), loose.distributedInfo, loose.baseTimeNanoseconds)
     except RecursionError:
         raise FormatError("JSON nested too deeply", file=path, remedy="give a trace that the PyTorch profiler exported") from None
@@ -232,8 +249,9 @@ def _one_event_list(data: bytes, path: str) -> None:
         return
     if isinstance(top, int) and top > 1:
         second = data.find(b'"traceEvents"', data.find(b'"traceEvents"') + 1)
-        raise FormatError(f"traceEvents occurs {top} times", file=path, line=line_of(data, second),
-                          remedy="split the file, one event list each")
+        raise FormatError(
+            f"traceEvents occurs {top} times", file=path, line=line_of(data, second), remedy="split the file, one event list each"
+        )
 
 
 def _distributed_info(raw: msgspec.Raw, name: str, warnings: list[str]) -> dict[str, object]:

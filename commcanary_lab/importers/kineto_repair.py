@@ -27,8 +27,10 @@ __all__ = ["Repair", "close_cut_file", "drop_comma", "repair_json", "to_utf8"]
 _LISTED = 5
 _UTF8_STEP = 1 << 24
 
-_ESCAPE = (rb'\\(?:["\\/bfnrt]|u(?:[0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
-           rb"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))")
+_ESCAPE = (
+    rb'\\(?:["\\/bfnrt]|u(?:[0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
+    rb"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+)
 _PLAIN = rb'[^"\\\x00-\x1f]++'
 # possessive: each byte is looked at once, whatever the input
 _GOOD = re.compile(rb'(?:[ \t\r\n\d{}\[\]:,.eE+\-]++|"(?:' + _PLAIN + rb"|" + _ESCAPE + rb')*+"|true|false|null)*+')
@@ -71,7 +73,7 @@ def to_utf8(data: bytes) -> Repair:
     for mark, encoding in ((codecs.BOM_UTF8, None), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")):
         if data.startswith(mark):
             fixed.changes["byte order mark dropped" if encoding is None else "UTF-16 transcoded"].append(1)
-            data = data[len(mark):] if encoding is None else data.decode(encoding, "replace").encode()
+            data = data[len(mark) :] if encoding is None else data.decode(encoding, "replace").encode()
     fixed.data = data
     if data.isascii() or _is_utf8(data):
         return fixed
@@ -93,7 +95,7 @@ def _is_utf8(data: bytes) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for at in range(0, len(data), _UTF8_STEP):
-            decoder.decode(data[at:at + _UTF8_STEP])
+            decoder.decode(data[at : at + _UTF8_STEP])
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
@@ -140,7 +142,7 @@ def repair_json(data: bytes) -> Repair:
 
 def _one_repair(data: bytes, done: int, at: int, fixed: Repair, lines: LineIndex) -> tuple[int | None, int, bytes]:
     """Repair what stops the scan at `at`: (end of the bad part or None, its start, its replacement)."""
-    if data[at:at + 1] == b'"':
+    if data[at : at + 1] == b'"':
         string = _STRING.match(data, at)
         if string is None:
             return None, at, b""
@@ -150,7 +152,7 @@ def _one_repair(data: bytes, done: int, at: int, fixed: Repair, lines: LineIndex
         return None, at, b""
     before = _SIGN.search(data, max(done, at - 16), at)
     start = before.start() if before else at
-    fixed.changes[f"bare {data[start:word.end()].decode()} read as null"].append(lines(at))
+    fixed.changes[f"bare {data[start : word.end()].decode()} read as null"].append(lines(at))
     return word.end(), start, b"null"
 
 
@@ -160,7 +162,7 @@ def _repaired_string(text: bytes, offset: int, fixed: Repair, lines: LineIndex) 
     while at < end:
         m = _STRING_PART.match(text, at, end)
         if m is None:  # a lone quote cannot occur here; keep the byte and let the decoder judge
-            parts.append(text[at:at + 1])
+            parts.append(text[at : at + 1])
             at += 1
             continue
         good, surrogate, backslash, control = m.groups()
@@ -183,10 +185,10 @@ def _repaired_string(text: bytes, offset: int, fixed: Repair, lines: LineIndex) 
 
 def drop_comma(data: bytes, position: int) -> bytes | None:
     """Return the text without a comma that stands before the closing bracket at `position`, or None."""
-    if data[position:position + 1] not in (b"]", b"}"):
+    if data[position : position + 1] not in (b"]", b"}"):
         return None
     comma = _COMMA.search(data, max(0, position - 4096), position)
-    return None if comma is None else data[:comma.start()] + data[comma.start() + 1:]
+    return None if comma is None else data[: comma.start()] + data[comma.start() + 1 :]
 
 
 def close_cut_file(data: bytes, accept: Callable[[bytes], bool], attempts: int = 12) -> bytes | None:
@@ -214,9 +216,7 @@ def close_cut_file(data: bytes, accept: Callable[[bytes], bool], attempts: int =
     if data.lstrip()[:1] == b"[":
         start, tail = data.index(b"[") + 1, b"]"
     else:
-        match = None
-        for match in _EVENTS.finditer(data):
-            break
+        match = _EVENTS.search(data)
         if match is None:
             return None
         start, tail = match.end(), b"]}"
@@ -225,7 +225,7 @@ def close_cut_file(data: bytes, accept: Callable[[bytes], bool], attempts: int =
         end = data.rfind(b"}", start, end)
         if end < 0:
             break
-        candidate = data[:end + 1] + tail
+        candidate = data[: end + 1] + tail
         if accept(candidate):
             return candidate
     candidate = data[:start] + tail

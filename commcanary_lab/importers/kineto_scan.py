@@ -29,7 +29,9 @@ _ANNOTATION = re.compile(r"(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl|oneccl|msccl):", 
 _OTHER_COMM = re.compile(
     r"deep_?ep\b|::(?:internode|intranode)(?:_ll)?::|nvshmem|rocshmem|mscclpp|oneccl|multimem_(?:all_|one_|reduce)"
     r"|(?:one|two)_?shot_?all_?reduce|cross_device_reduce|(?<![a-z])all_?to_?all|all2all|(?<![a-z])all_?reduce|(?<![a-z])all_?gather"
-    r"|(?<![a-z])reduce_?scatter", re.IGNORECASE)
+    r"|(?<![a-z])reduce_?scatter",
+    re.IGNORECASE,
+)
 _NCCL = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 _NCCL_OPERATION = re.compile(r"allreduce|allgather|reducescatter|sendrecv|broadcast|alltoall|reduce|scatter|gather", re.IGNORECASE)
 
@@ -203,8 +205,14 @@ def scan(document: Document, times: TimeReader) -> Scan:
     kernels = [_kernel(i, e, times, problems, document.name) for i, e in comm]
     marks = [_mark(i, e, times, problems, document.name, True) for i, e in records]
     notes = [_mark(i, e, times, problems, document.name, False) for i, e in annotations]
-    return Scan(sorted((m for m in marks if m), key=_cpu_order), sorted((m for m in notes if m), key=_cpu_order),
-                sorted((k for k in kernels if k), key=lambda k: (k.start_ns, k.index)), compute, runtime, problems)
+    return Scan(
+        sorted((m for m in marks if m), key=_cpu_order),
+        sorted((m for m in notes if m), key=_cpu_order),
+        sorted((k for k in kernels if k), key=lambda k: (k.start_ns, k.index)),
+        compute,
+        runtime,
+        problems,
+    )
 
 
 def _cpu_order(mark: Mark) -> tuple[int, int]:
@@ -238,12 +246,12 @@ def _times(index: int, event: Event, label: str, times: TimeReader, problems: li
 
 
 def _read(index: int, event: Event, problems: list[str], name: str) -> tuple[RawArgs, CommArgs | Unreadable | None]:
-    args = read_args(event.args)
+    raw = read_args(event.args)
     parsed: CommArgs | Unreadable | None
-    if isinstance(args, Unreadable):
-        args, parsed = RawArgs(), args
+    if isinstance(raw, Unreadable):
+        args, parsed = RawArgs(), raw
     else:
-        parsed = parse_args(args, event.args)
+        args, parsed = raw, parse_args(raw, event.args)
     if isinstance(parsed, Unreadable):
         problems.append(_where(name, index, f"{event.name[:80]}: metadata not readable: {parsed.why}; its size is unknown"))
     return args, parsed
@@ -267,7 +275,8 @@ def _mark(index: int, event: Event, times: TimeReader, problems: list[str], name
     if start is None:
         return None
     external = args.external_id if args.external_id is not None else args.external_id_old
-    return Mark(index, event.name, f"{event.pid}/{event.tid}", start, start + (duration or 0), duration, _number(external), parsed, is_record)
+    thread = f"{event.pid}/{event.tid}"
+    return Mark(index, event.name, thread, start, start + (duration or 0), duration, _number(external), parsed, is_record)
 
 
 def _kernel(index: int, event: Event, times: TimeReader, problems: list[str], name: str) -> Kernel | None:

@@ -75,8 +75,9 @@ def measure(args: CommArgs, k: int) -> Size | str:
     >>> base = CommArgs("_allgather_base", "Float", 2, 8, 4, "0", None, None, None, None, None, None, None, None, None, None)
     >>> measure(base, 4).size_bytes, measure(base, 2)
     (32, 'sizes contradict: all_gather of 2 ranks with 2 elements in and 8 out')
-    >>> measure(replace(base, name="all_to_all", in_elements=50, out_elements=46), 4)
-    Size(op='all_to_all_v', size_bytes=200, custom=False, sent_splits=None, received_splits=None, sent_bytes=200, received_bytes=184, notes=())
+    >>> uneven = measure(replace(base, name="all_to_all", in_elements=50, out_elements=46), 4)
+    >>> uneven.op, uneven.sent_bytes, uneven.received_bytes, uneven.sent_splits
+    ('all_to_all_v', 200, 184, None)
     """
     op = canonical_op(args.name)
     if args.name.strip().lower().rsplit(":", 1)[-1] in ("barrier", "monitored_barrier", "monitoredbarrier"):
@@ -117,8 +118,15 @@ def _all_to_all(args: CommArgs, sent: int, received: int, width: int, k: int) ->
         elif args.out_splits is None and received % k == 0:
             received_splits = (received // k * width,) * k
         notes.append("all-to-all with one split list: the list left out means equal parts (torch's rule)")
-    return Size(ALL_TO_ALL_V, max(sent, received) * width, sent_splits=sent_splits, received_splits=received_splits,
-                sent_bytes=sent * width, received_bytes=received * width, notes=tuple(notes))
+    return Size(
+        ALL_TO_ALL_V,
+        max(sent, received) * width,
+        sent_splits=sent_splits,
+        received_splits=received_splits,
+        sent_bytes=sent * width,
+        received_bytes=received * width,
+        notes=tuple(notes),
+    )
 
 
 def _splits(shown: IntList | None, total: int, width: int, k: int, row: int | None, notes: list[str]) -> tuple[int, ...] | None:

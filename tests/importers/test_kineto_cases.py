@@ -25,7 +25,7 @@ def only(trace: Trace) -> tuple[str, int, tuple[int, ...]]:
 def split_row(trace: Trace, event: int = 0) -> tuple[int, int, list[int], list[int]]:
     row = trace.splits.row(event).tolist()
     k = (len(row) - 2) // 2
-    return row[0], row[1], row[2:2 + k], row[2 + k:]
+    return row[0], row[1], row[2 : 2 + k], row[2 + k :]
 
 
 def test_P01_cut_rank_list_is_completed_from_pg_config() -> None:
@@ -42,14 +42,18 @@ def test_P02_cut_split_list_leaves_the_hidden_part_unknown() -> None:
     assert (sent_bytes, received_bytes) == (5120, 5120)
     assert sent == received == [128] * 30 + [-1] * 10
     known = sum(v for v in sent if v >= 0)
-    assert known == 3840 and sent[0] == 128 and sent_bytes - known == 1280
+    assert known == 3840
+    assert sent[0] == 128
+    assert sent_bytes - known == 1280
     assert any("unknown division" in n for n in trace.notes)
 
 
 def test_P03_uneven_all_to_all_keeps_both_rows() -> None:
     sent_bytes, received_bytes, sent, received = split_row(read("P03__rank0.json"))
-    assert sent == [44, 48, 52, 56] and received == [44, 40, 48, 52]
-    assert sum(sent[1:]) == 156 and sum(received[1:]) == 140
+    assert sent == [44, 48, 52, 56]
+    assert received == [44, 40, 48, 52]
+    assert sum(sent[1:]) == 156
+    assert sum(received[1:]) == 140
     assert (sent_bytes, received_bytes) == (200, 184)
 
 
@@ -73,9 +77,12 @@ def test_P05_kernel_joins_its_record_and_the_unknown_one_is_listed() -> None:
 
 def test_P06_batched_messages_and_their_one_kernel() -> None:
     trace = read("P06__rank0.json")
-    messages = [(trace.op.text(i), int(trace.sender.values[i]), int(trace.receiver.values[i]), int(trace.size_bytes[i])) for i in range(len(trace))]
+    messages = [
+        (trace.op.text(i), int(trace.sender.values[i]), int(trace.receiver.values[i]), int(trace.size_bytes[i])) for i in range(len(trace))
+    ]
     assert messages == [("point_to_point", 0, 1, 4096), ("point_to_point", 1, 0, 4096)]
-    assert trace.unsized == () and trace.coverage.read == trace.coverage.used == 2
+    assert trace.unsized == ()
+    assert trace.coverage.read == trace.coverage.used == 2
     known = trace.duration_max_ns
     assert int(known.values[known.mask].sum()) == 25_000  # once, not per message
     assert any("batch" in n for n in trace.notes)
@@ -90,7 +97,10 @@ def test_P08_rank_missing() -> None:
     with pytest.raises(FormatError) as e:
         kineto.read_rank(CASES / "P08__trace.json")
     text = str(e.value)
-    assert "distributedInfo.rank" in text and "rank=N" in text and "\n" not in text and "P08__trace.json" in text
+    assert "distributedInfo.rank" in text
+    assert "rank=N" in text
+    assert "\n" not in text
+    assert "P08__trace.json" in text
     trace = read("P08__trace.json")
     assert only(trace) == ("all_reduce", 1024, (0, 1))
     assert any("taken as rank 0" in w for w in trace.warnings)
@@ -118,14 +128,16 @@ def test_P10_control_character_and_bad_utf8() -> None:
 def test_P11_windows_backslashes() -> None:
     trace = read("P11__trace.json")
     assert only(trace) == ("broadcast", 32, (0, 1))
-    assert trace.coverage.ranks == (1,) and not trace.root.mask.any()
+    assert trace.coverage.ranks == (1,)
+    assert not trace.root.mask.any()
     assert any("line 2" in w and "backslash" in w for w in trace.warnings)
 
 
 def test_P12_bare_list_without_collectives() -> None:
     assert kineto.recognise((CASES / "P12__trace.json").read_bytes())
     trace = read("P12__trace.json")
-    assert len(trace) == 0 and trace.unsized == ()
+    assert len(trace) == 0
+    assert trace.unsized == ()
     assert any("no communication metadata" in n for n in trace.notes)
 
 
@@ -136,7 +148,8 @@ def test_P13_relative_and_absolute_times() -> None:
     assert second - first == 5_000
     assert not trace.arrival_known.any()  # two hosts, no calibration: a difference of starts is no skew
     absolute = kineto.read_rank(CASES / "P13/rank1_absolute.json")
-    assert absolute.records[0].start_ns == 1711964646001005250 and absolute.clock == "unix"
+    assert absolute.records[0].start_ns == 1711964646001005250
+    assert absolute.clock == "unix"
     assert any("250 ns" in n for n in absolute.notes)
     assert kineto.read_rank(CASES / "P13/rank0_relative.json").records[0].start_ns == 1711964646001000250
 
@@ -145,7 +158,8 @@ def test_P14_negative_duration_counts_bytes_but_no_time() -> None:
     trace = read("P14__rank0.json")
     assert trace.size_bytes.tolist() == [64, 64]
     known = trace.duration_max_ns
-    assert known.mask.tolist() == [False, True] and int(known.values[1]) == 5_000
+    assert known.mask.tolist() == [False, True]
+    assert int(known.values[1]) == 5_000
     assert any("External id 108" in w and "negative" in w for w in trace.warnings)
 
 
@@ -154,7 +168,8 @@ def test_P15_waits_are_no_collectives() -> None:
     assert [(trace.op.text(i), int(trace.size_bytes[i])) for i in range(len(trace))] == [("all_reduce", 4096), ("barrier", 0)]
     assert {trace.groups[g].members for g in trace.group.tolist()} == {tuple(range(8))}
     assert all(g.size == 8 for g in trace.groups)
-    assert sum(trace.coverage.skipped.values()) == 2 and trace.unsized == ()
+    assert sum(trace.coverage.skipped.values()) == 2
+    assert trace.unsized == ()
 
 
 def test_P16_ranks_match_by_sequence_not_by_position() -> None:

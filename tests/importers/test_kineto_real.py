@@ -62,10 +62,13 @@ def test_matches_the_independent_answer(name: str) -> None:
     assert Counter((r.op, r.dtype, r.size_bytes, len(r.members)) for r in capture.records) == wanted
     sent = sum(r.size_bytes // (len(r.members) if r.op == "all_gather" else 1) for r in capture.records)
     assert sent == expected["in_bytes_cpu_excluding_wait"]
-    assert capture.rank == (expected["rank"] or 0) and capture.world_size == expected["world_size"]
-    assert capture.clock == "unix" and capture.warnings == ()
+    assert capture.rank == (expected["rank"] or 0)
+    assert capture.world_size == expected["world_size"]
+    assert capture.clock == "unix"
+    assert capture.warnings == ()
     coverage = capture.coverage
-    assert coverage.used == len(capture.records) and coverage.read == coverage.used + sum(coverage.skipped.values())
+    assert coverage.used == len(capture.records)
+    assert coverage.read == coverage.used + sum(coverage.skipped.values())
     assert sum(n for reason, n in coverage.skipped.items() if not reason.startswith("wait")) == len(capture.unsized)
     if waits:
         assert next(n for reason, n in coverage.skipped.items() if reason.startswith("wait")) == waits
@@ -91,8 +94,11 @@ def test_kernel_time_is_counted_once(name: str) -> None:
 def test_starts_and_durations_are_exact() -> None:
     name = "hta_ddp2_rank0_v100_nccl2.17.json.gz"
     doc = document(name)
-    kernels = sorted((ns(e["ts"]) + doc["baseTimeNanoseconds"], ns(e["dur"])) for e in doc["traceEvents"]
-                     if e.get("cat") == "kernel" and NCCL.search(e["name"]))
+    kernels = sorted(
+        (ns(e["ts"]) + doc["baseTimeNanoseconds"], ns(e["dur"]))
+        for e in doc["traceEvents"]
+        if e.get("cat") == "kernel" and NCCL.search(e["name"])
+    )
     records = kineto.read_rank(KINETO / name).records
     assert sorted((r.start_ns, r.duration_ns) for r in records) == kernels
 
@@ -102,8 +108,11 @@ def test_overlap_against_a_slow_reference() -> None:
     name = "tracelens_mi300_world8_rank0_ddp.json.gz"
     doc = document(name)
     base = doc["baseTimeNanoseconds"]
-    kernels = [(base + ns(e["ts"]), ns(e["dur"]), e["args"]["device"], e["args"]["stream"], NCCL.search(e["name"]) is not None)
-               for e in doc["traceEvents"] if e.get("cat") == "kernel"]
+    kernels = [
+        (base + ns(e["ts"]), ns(e["dur"]), e["args"]["device"], e["args"]["stream"], NCCL.search(e["name"]) is not None)
+        for e in doc["traceEvents"]
+        if e.get("cat") == "kernel"
+    ]
     wanted = {}
     for start, length, device, stream, is_comm in kernels:
         if not is_comm:
@@ -116,25 +125,31 @@ def test_overlap_against_a_slow_reference() -> None:
             covered, reach = covered + max(0, high - low), max(reach, high)
         wanted[start] = covered
     records = kineto.read_rank(KINETO / name).records
-    assert len(records) == 12 and any(r.overlap_ns for r in records)
+    assert len(records) == 12
+    assert any(r.overlap_ns for r in records)
     assert all(r.overlap_ns == wanted[r.start_ns or 0] for r in records)
 
 
 def test_world_of_one_has_real_sizes() -> None:
     trace = kineto.read([KINETO / "hta_ns_ts_world1_rank0.json.gz"])
-    assert len(trace) == 35 and int(trace.size_bytes.sum()) == 512205160
+    assert len(trace) == 35
+    assert int(trace.size_bytes.sum()) == 512205160
     assert {g.members for g in trace.groups} == {(0,)}
     assert trace.duration_max_ns.none_known  # NCCL launched nothing
 
 
 def test_kernels_outside_nccl_are_named_not_sized() -> None:
     trace = kineto.read([KINETO / "dsv3_train_ep64_rank0_deepep.json.gz"])
-    assert len(trace) == 0 and any("no NCCL metadata" in n for n in trace.notes)
+    assert len(trace) == 0
+    assert any("no NCCL metadata" in n for n in trace.notes)
     names = {re.search(r"(\w+)[<(]", u.name).group(1) for u in trace.unsized if re.search(r"(\w+)[<(]", u.name)}  # type: ignore[union-attr]
     assert {"dispatch", "combine", "cached_notify", "notify_dispatch"} <= names
     assert all(u.time_ns > 0 and "no metadata" in u.reason for u in trace.unsized)
-    kernels = [e for e in document("dsv3_train_ep64_rank0_deepep.json.gz")["traceEvents"]
-               if e.get("cat") == "kernel" and "::internode::" in e["name"]]
+    kernels = [
+        e
+        for e in document("dsv3_train_ep64_rank0_deepep.json.gz")["traceEvents"]
+        if e.get("cat") == "kernel" and "::internode::" in e["name"]
+    ]
     assert sum(u.time_ns for u in trace.unsized) == sum(ns(e["dur"]) for e in kernels)
 
 
@@ -153,11 +168,14 @@ def test_no_metadata_rows_name_their_operation() -> None:
 def test_eight_ranks_without_metadata() -> None:
     files = sorted((KINETO / "param_dlrm_world8").glob("*.gz"))
     trace = kineto.read(files)
-    assert len(files) == 8 and len(trace) == 0
-    assert trace.ranks == tuple(range(8)) and trace.system == {"world_size": 8}
+    assert len(files) == 8
+    assert len(trace) == 0
+    assert trace.ranks == tuple(range(8))
+    assert trace.system == {"world_size": 8}
     assert Counter(u.rank for u in trace.unsized) == dict.fromkeys(range(8), 8)
     assert Counter(u.name for u in trace.unsized) == {"nccl:all_to_all": 40, "nccl:all_reduce": 24}
-    assert any("no NCCL metadata" in n for n in trace.notes) and not any("single rank" in n for n in trace.notes)
+    assert any("no NCCL metadata" in n for n in trace.notes)
+    assert not any("single rank" in n for n in trace.notes)
 
 
 def test_two_files_of_one_rank() -> None:
@@ -166,8 +184,13 @@ def test_two_files_of_one_rank() -> None:
 
 
 def test_other_formats_are_not_claimed() -> None:
-    claimed = [str(p.relative_to(DATA)) for folder in DATA.iterdir() if folder.name != "kineto"
-               for p in folder.rglob("*") if p.is_file() and kineto.recognise(peek(p))]
+    claimed = [
+        str(p.relative_to(DATA))
+        for folder in DATA.iterdir()
+        if folder.name != "kineto"
+        for p in folder.rglob("*")
+        if p.is_file() and kineto.recognise(peek(p))
+    ]
     assert claimed == []
 
 
