@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ app = typer.Typer(
     help="Distil a distributed job's communication trace into a small canary, and prove that it still answers like the workload.\n\n"
     "Exit codes: 0 done, 1 a verdict is negative, 2 wrong usage, 3 the input is invalid or refused, 4 a launched run failed.",
 )
+
+
+#: Wrong usage as the parser reports it. Newer Typer brings its own copy of click, so the class is found from Typer's side.
+_CLICK_ERRORS: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 def _version(wanted: bool) -> None:
@@ -73,9 +77,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    import click
-
-    if isinstance(error, click.ClickException):
+    if isinstance(error, _CLICK_ERRORS):
         error.show(sys.stderr)
         return error.exit_code
     if os.environ.get("COMMCANARY_LAB_DEBUG"):
