@@ -185,7 +185,7 @@ def traces(
     members = [groups[g].members for g in group.tolist()]
     dtypes = st.sampled_from(sorted(DTYPE_BYTES)) if plain else st.sampled_from([*sorted(DTYPE_BYTES), "uint16", "quint4"])
     overlaps = _optional(draw, n, _ns(10**9)) if unknown else _rows(draw, n, _ns(10**9))
-    sizes = st.sampled_from([1, 8, 65536]) | st.integers(1 if plain else 0, _MAX_SIZE)
+    sizes = st.sampled_from([1, 8, 65536] if plain else [0, 1, 8, 65536]) | st.integers(1, _MAX_SIZE)
     columns: dict[str, Any] = {
         **_identity(draw, members),
         **_timing(draw, n, draw(st.sampled_from([timing] if isinstance(timing, str) else timing))),

@@ -16,11 +16,9 @@ from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.ops import DTYPE_BYTES, REDUCTION_OPS, REDUCTIONS
 from commcanary_lab.trace.schema_v1 import FORMAT
 
-__all__ = ["document_head", "event_objects", "write_json"]
+__all__ = ["document_head", "event_objects", "split_dtype", "split_reduction", "write_json"]
 
 _BLOCK = 4096
-
-_Texts = list[str | None] | None
 
 
 def write_json(trace: Trace, path: str | os.PathLike[str]) -> int:
@@ -77,16 +75,19 @@ def event_objects(trace: Trace) -> Iterator[dict[str, Any]]:
     >>> print(json.dumps(next(event_objects(t))))
     {"op": "all_reduce", "bytes": 8, "ranks": [0, 1], "group": "tp", "compute_overlap_us": 2.5}
     """
-    dtype, lab_dtype = _split(trace.dtype, DTYPE_BYTES.keys())
-    reduction, lab_reduction = _split_reduction(trace)
+    dtype, lab_dtype = split_dtype(trace)
+    reduction, lab_reduction = split_reduction(trace)
     texts = {
-        "phase": trace.phase.to_list(),
-        "dtype": dtype,
-        "lab_dtype": lab_dtype,
-        "reduction_op": reduction,
-        "lab_reduction_op": lab_reduction,
-        "tag": trace.tag.to_list(),
-        "channel": trace.channel.to_list(),
+        name: None if (column.codes < 0).all() else column.to_list()
+        for name, column in (
+            ("phase", trace.phase),
+            ("dtype", dtype),
+            ("lab_dtype", lab_dtype),
+            ("reduction_op", reduction),
+            ("lab_reduction_op", lab_reduction),
+            ("tag", trace.tag),
+            ("channel", trace.channel),
+        )
     }
     numbers = {
         name: _optional(column)
@@ -134,20 +135,23 @@ def event_objects(trace: Trace) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def _split(column: Coded, vocabulary: Collection[str], where: npt.NDArray[np.bool_] | None = None) -> tuple[_Texts, _Texts]:
-    """Text that the format knows, and text beyond it, which travels in a ``lab_`` field; `where` limits the former to some events."""
-    known = np.array([*(name in vocabulary for name in column.names), False], np.bool_)[column.codes]
-    if where is not None:
-        known &= where
-    if not (~known & (column.codes >= 0)).any():
-        return column.to_list(), None
-    inside, beyond = (Coded(np.where(keep, column.codes, -1), column.names) for keep in (known, ~known))
-    return inside.to_list(), beyond.to_list()
+def split_dtype(trace: Trace) -> tuple[Coded, Coded]:
+    """Return dtypes that the format knows, and those beyond it, which travel in ``lab_dtype``."""
+    return _split(trace.dtype, DTYPE_BYTES.keys(), np.bool_(True))
 
 
-def _split_reduction(trace: Trace) -> tuple[_Texts, _Texts]:
+def split_reduction(trace: Trace) -> tuple[Coded, Coded]:
+    """Return reductions that the format knows on operations that reduce, and all others, which travel in ``lab_reduction_op``."""
     reduces = np.array([*(name in REDUCTION_OPS for name in trace.op.names), False], np.bool_)
     return _split(trace.reduction, REDUCTIONS, reduces[trace.op.codes])
+
+
+def _split(column: Coded, vocabulary: Collection[str], where: npt.NDArray[np.bool_] | np.bool_) -> tuple[Coded, Coded]:
+    known = np.array([*(name in vocabulary for name in column.names), False], np.bool_)[column.codes] & where
+    if not (~known & (column.codes >= 0)).any():
+        return column, Coded.constant(len(column), None)
+    inside, beyond = (Coded(np.where(keep, column.codes, -1), column.names) for keep in (known, ~known))
+    return inside, beyond
 
 
 def _optional(column: Column) -> list[Any] | None:
