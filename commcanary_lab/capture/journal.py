@@ -59,6 +59,8 @@ class Journal:
     def begin(self, row: OpRow) -> None:
         """Note an operation that has arrived, before it runs."""
         self._open[row.n] = row
+        if len(self._open) > self._max_rows:
+            self.flush()
 
     def finish(self, row: OpRow) -> None:
         """Queue an operation that has finished or failed."""

@@ -7,9 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias
@@ -56,7 +57,7 @@ def launch(cmd: Sequence[str], out: str | os.PathLike[str], timeout: float | Non
     """Run `cmd` with the recorder on, wait for it and merge the shards.
 
     The command is not changed: a ``sitecustomize`` module starts the recorder in each Python process that initialises
-    torch.distributed. On a timeout, an interrupt or any other exception, and when the command fails, every process of the
+    torch.distributed. On a timeout, an interrupt, SIGTERM or any other exception, and when the command fails, every process of the
     launch is ended: first asked, after 5 s killed. Shards stay in `out` in every case.
 
     Parameters
@@ -92,7 +93,8 @@ def launch(cmd: Sequence[str], out: str | os.PathLike[str], timeout: float | Non
     if host is not None:
         variables[HOST_VARIABLE] = host
     start = time.monotonic()
-    status = _run(cmd, variables, mark, timeout, stdout, stderr)
+    with _terminable():
+        status = _run(cmd, variables, mark, timeout, stdout, stderr)
     seconds = time.monotonic() - start
     shards = tuple(sorted(directory.glob("rank-*.jsonl"), key=lambda p: int(p.stem.removeprefix("rank-"))))
     if status is None:
@@ -139,6 +141,23 @@ def _run(cmd: Sequence[str], env: dict[str, str], mark: str, timeout: float | No
         if not done:
             _end_all(process, mark)
     return status
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """While the command runs, make the default SIGTERM an exception, so that a cancelled launcher ends its processes too."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end_all(process: subprocess.Popen[bytes], mark: str) -> None:

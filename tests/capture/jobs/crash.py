@@ -1,8 +1,9 @@
-"""Two ranks. Rank 1 leaves in the middle without a word; with "hang" it sleeps instead, and rank 0 waits for it."""
+"""Two ranks. Rank 0 enters a collective that rank 1 never enters: rank 1 leaves without a word once it is told to."""
 
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -15,8 +16,8 @@ with Recorder(sys.argv[1], flush_seconds=0.05) as rec:
     for _ in range(20):
         dist.all_reduce(torch.ones(100))
     if rank == 1:
-        if "hang" in sys.argv:
-            time.sleep(600)
-        time.sleep(0.5)
+        while not (Path(sys.argv[1]) / "go").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)  # ten flushes
         os._exit(7)
     dist.all_reduce(torch.ones(123))

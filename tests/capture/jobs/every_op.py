@@ -79,6 +79,18 @@ with Recorder(sys.argv[1], host="host-a", notes=["every operation once"]) as rec
     dist.broadcast(torch.empty(0), 0)  # 25: 0 bytes
     with contextlib.suppress(RuntimeError):
         dist.all_reduce(torch.ones(2, dtype=torch.float8_e4m3fn))  # 26: Gloo refuses fp8
+    dist.monitored_barrier()  # 27
+    world, two = dist.group.WORLD, [torch.empty(5), torch.empty(5)]  # the methods that torch.distributed calls, in their other forms
+    world.allreduce(f32(50)).wait()  # 28
+    world.allreduce([f32(51)], dist.ReduceOp.MAX).wait()  # 29
+    world.broadcast(f32(52), root=1).wait()  # 30
+    world.reduce(f32(53), 0, op=dist.ReduceOp.SUM).wait()  # 31
+    world.allgather(two, f32(5)).wait()  # 32: 40
+    world.gather([two] if rank == 0 else [], [f32(5)], dist.GatherOptions()).wait()  # 33: 40
+    world.reduce_scatter(torch.empty(4), [f32(4), f32(4)]).wait()  # 34: 32
+    world.alltoall_base(torch.empty(6), f32(6), [], []).wait()  # 35: 24
+    world.barrier().wait()  # 36
+    dist.all_reduce_coalesced([f32(8), f32(9)])  # 37, 38
 
 assert {name: getattr(dist, name) for name in before} == before
 assert dict(vars(dist.ProcessGroup)) == methods
