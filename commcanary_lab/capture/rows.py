@@ -91,7 +91,8 @@ class EndRow(msgspec.Struct, tag_field="kind", tag="end", frozen=True):
     """Last line of a shard that was closed.
 
     `outside` counts, per group name, collectives that the backend ran and that did not pass the recorder.
-    `overhead_ns` is the median bookkeeping per operation, sampled while the job ran; None when nothing was sampled.
+    `overhead_ns` is the median bookkeeping around the call, sampled while the job ran (the wait's share, about a quarter of it, is only
+    in the header's figure); None when nothing was sampled.
     """
 
     operations: int
