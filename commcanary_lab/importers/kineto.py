@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from commcanary_lab.errors import FormatError, Problem, UsageError
+from commcanary_lab.importers.kineto_args import Unreadable
 from commcanary_lab.importers.kineto_events import NO_METADATA, RankEvents, events_of
 from commcanary_lab.importers.kineto_group import GroupDirectory
 from commcanary_lab.importers.kineto_link import Linked, link
@@ -232,7 +233,9 @@ def _capture(document: Document, rank: int, assumed: tuple[str, ...], limits: Li
     notes = [*events.notes, *_file_notes(document, found, events, why_not)]
     if times.float64_grid:
         notes.append("absolute times went through float64: their resolution is 250 ns")
-    warnings += _shortened(document.name, [*found.problems, *(f"{document.name}: {w}" for w in groups.warnings)])
+    warnings += _shortened(
+        document.name, [*found.problems, *_unreadable(document, linked), *(f"{document.name}: {w}" for w in groups.warnings)]
+    )
     if times.rounded:
         warnings.append(
             f"{document.name}: {times.rounded} times are not whole nanoseconds; rounded, "
@@ -264,6 +267,16 @@ def _overlap(document: Document, found: Scan, linked: Linked, times: TimeReader)
     if broken:
         return None, f"overlap is unknown: {broken} compute kernels have no usable time"
     return ComputeOverlap(compute), None
+
+
+def _unreadable(document: Document, linked: Linked) -> list[str]:
+    """Warnings about kernels whose own metadata is needed and cannot be used."""
+    found = ((k, k.args) for k in linked.loose)
+    return [
+        f"{document.name}: event {k.index}: {k.name[:80]}: metadata not readable: {args.why}; its size is unknown"
+        for k, args in found
+        if isinstance(args, Unreadable)
+    ]
 
 
 def _file_notes(document: Document, found: Scan, events: RankEvents, why_not: str | None) -> list[str]:

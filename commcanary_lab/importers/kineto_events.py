@@ -62,6 +62,7 @@ class RankEvents:
 class _Timed:
     start_ns: int
     duration_ns: int | None
+    overlap_ns: int | None
 
 
 @dataclass(frozen=True)
@@ -96,18 +97,13 @@ def events_of(
         if count:
             out.read += count
             out.skipped[reason] += count
-    sources: list[tuple[list[Kernel], bool]] = []
-    for mark in linked.marks:
-        timed = _time_of(mark, has_device, out)
-        if _convert(_meaning(mark), _name(mark)[:max_text], timed, groups, rank, out):
-            sources.append((mark.kernels, mark.shares_kernel is None or bool(mark.kernels)))
-    for kernel in linked.loose:
-        timed = _Timed(kernel.start_ns, kernel.duration_ns)
-        if _convert(kernel.args, kernel.name[:max_text], timed, groups, rank, out, kernel):
-            sources.append(([kernel], True))
-    if overlap is not None:
-        found = overlap.of([kernels if own else [] for kernels, own in sources])
-        out.records = [r if o is None else replace(r, overlap_ns=o) for r, o in zip(out.records, found, strict=True)]
+    own = [m.kernels for m in linked.marks] + [[k] for k in linked.loose]
+    overlaps = [None] * len(own) if overlap is None else overlap.of(own)
+    for mark, overlap_ns in zip(linked.marks, overlaps, strict=False):
+        _convert(_meaning(mark), _name(mark)[:max_text], _time_of(mark, overlap_ns, has_device, out), groups, rank, out)
+    for kernel, overlap_ns in zip(linked.loose, overlaps[len(linked.marks) :], strict=True):
+        timed = _Timed(kernel.start_ns, kernel.duration_ns, overlap_ns)
+        _convert(kernel.args, kernel.name[:max_text], timed, groups, rank, out, kernel)
     out.records = _distinct_sequences(out.records)
     out.unsized.sort(key=lambda u: (u.start_ns or 0, u.name))
     _notes(out, linked)
@@ -130,16 +126,16 @@ def _name(mark: Mark) -> str:
     return mark.annotation or (mark.kernels[0].name if mark.kernels else mark.name)
 
 
-def _time_of(mark: Mark, has_device: bool, out: RankEvents) -> _Timed:
+def _time_of(mark: Mark, overlap_ns: int | None, has_device: bool, out: RankEvents) -> _Timed:
     if mark.kernels:
-        return _Timed(min(k.start_ns for k in mark.kernels), busy_ns(mark.kernels))
+        return _Timed(min(k.start_ns for k in mark.kernels), busy_ns(mark.kernels), overlap_ns)
     if mark.shares_kernel is not None:
-        return _Timed(mark.shares_kernel.start_ns, None)
+        return _Timed(mark.shares_kernel.start_ns, None, None)
     if has_device:
         out.without_time += 1
-        return _Timed(mark.start_ns, None)
+        return _Timed(mark.start_ns, None, None)
     out.timed_by_cpu += 1
-    return _Timed(mark.start_ns, mark.duration_ns)
+    return _Timed(mark.start_ns, mark.duration_ns, None)
 
 
 def _convert(
@@ -150,13 +146,13 @@ def _convert(
     rank: int,
     out: RankEvents,
     kernel: Kernel | None = None,
-) -> bool:
-    """Add one collective to `out`, as a record (True) or as an unsized row (False)."""
+) -> None:
+    """Add one collective to `out`, as a record or as an unsized row."""
     out.read += 1
     record = _described(args, timed, groups, rank, out)
     if isinstance(record, Record):
         out.records.append(record)
-        return True
+        return
     if isinstance(record, _Refusal):
         reason, kind, size_bytes = record.reason, record.kind, record.size_bytes
     else:
@@ -164,7 +160,6 @@ def _convert(
         kind, size_bytes = reason, None
     out.skipped[kind] += 1
     out.unsized.append(UnsizedRow(name, timed.duration_ns or 0, reason, rank, timed.start_ns, size_bytes))
-    return False
 
 
 def _described(
@@ -229,6 +224,7 @@ def _record(args: CommArgs, size: Size, members: Members, ends: tuple[int, int] 
         sequence=args.sequence,
         start_ns=timed.start_ns,
         duration_ns=timed.duration_ns,
+        overlap_ns=timed.overlap_ns,
         sent_splits=_by_rank(size.sent_splits, members),
         received_splits=_by_rank(size.received_splits, members),
         sent_bytes=size.sent_bytes,

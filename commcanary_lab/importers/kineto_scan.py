@@ -48,8 +48,10 @@ class Kernel:
         None where the file gives none that can be used.
     device, stream : str
         Where it ran.
-    args : CommArgs, Unreadable or None
-        Its own metadata.
+    raw : RawArgs
+        Its arguments.
+    text : msgspec.Raw
+        Their text.
     """
 
     index: int
@@ -60,7 +62,13 @@ class Kernel:
     stream: str
     external_id: int | None
     correlation: int | None
-    args: CommArgs | Unreadable | None
+    raw: RawArgs | Unreadable
+    text: msgspec.Raw
+
+    @property
+    def args(self) -> CommArgs | Unreadable | None:
+        """The kernel's own metadata; read when asked for, because mostly its CPU record has said it all."""
+        return self.raw if isinstance(self.raw, Unreadable) else parse_args(self.raw, self.text)
 
 
 @dataclass(slots=True)
@@ -86,7 +94,6 @@ class Mark:
     is_record: bool
     kernels: list[Kernel] = field(default_factory=list)
     annotation: str | None = None
-    inside: bool = False
     shares_kernel: Kernel | None = None
 
     @property
@@ -223,26 +230,25 @@ def _where(name: str, index: int, what: str) -> str:
     return f"{name}: event {index}: {what}"
 
 
-def _times(index: int, event: Event, label: str, times: TimeReader, problems: list[str], name: str) -> tuple[int | None, int | None]:
+def _times(
+    index: int, event: Event, args: RawArgs, parsed: CommArgs | Unreadable | None, times: TimeReader, problems: list[str], name: str
+) -> tuple[int | None, int | None]:
     """Start and duration; None for what is missing or impossible, which is reported."""
     try:
         start = times.start_ns(bytes(event.ts))
     except BadTimeError as e:
-        problems.append(_where(name, index, f"{label}: ts: {e}; the event is left out"))
+        problems.append(_where(name, index, f"{_label(event, args, parsed)}: ts: {e}; the event is left out"))
         return None, None
     text = bytes(event.dur)
-    if not text or text == b"null":
-        problems.append(_where(name, index, f"{label}: dur: missing; its bytes count, its time does not"))
-        return start, None
     try:
         duration = times.span_ns(text)
+        if duration >= 0:
+            return start, duration
+        what = f"{text.decode()} us is negative"
     except BadTimeError as e:
-        problems.append(_where(name, index, f"{label}: dur: {e}; its bytes count, its time does not"))
-        return start, None
-    if duration < 0:
-        problems.append(_where(name, index, f"{label}: dur: {text.decode()} us is negative; its bytes count, its time does not"))
-        return start, None
-    return start, duration
+        what = str(e) if text and text != b"null" else "missing"
+    problems.append(_where(name, index, f"{_label(event, args, parsed)}: dur: {what}; its bytes count, its time does not"))
+    return start, None
 
 
 def _read(index: int, event: Event, problems: list[str], name: str) -> tuple[RawArgs, CommArgs | Unreadable | None]:
@@ -271,7 +277,7 @@ def _mark(index: int, event: Event, times: TimeReader, problems: list[str], name
     args, parsed = _read(index, event, problems, name) if is_record else (read_args(event.args), None)
     if isinstance(args, Unreadable):
         args = RawArgs()
-    start, duration = _times(index, event, _label(event, args, parsed), times, problems, name)
+    start, duration = _times(index, event, args, parsed, times, problems, name)
     if start is None:
         return None
     external = args.external_id if args.external_id is not None else args.external_id_old
@@ -280,13 +286,14 @@ def _mark(index: int, event: Event, times: TimeReader, problems: list[str], name
 
 
 def _kernel(index: int, event: Event, times: TimeReader, problems: list[str], name: str) -> Kernel | None:
-    args, parsed = _read(index, event, problems, name)
-    start, duration = _times(index, event, _label(event, args, parsed), times, problems, name)
+    raw = read_args(event.args)
+    args = RawArgs() if isinstance(raw, Unreadable) else raw
+    start, duration = _times(index, event, args, None, times, problems, name)
     if start is None:
         return None
     device, stream = _place(event, args.device, args.stream)
     external = args.external_id if args.external_id is not None else args.external_id_old
-    return Kernel(index, event.name, start, duration, device, stream, _number(external), _number(args.correlation), parsed)
+    return Kernel(index, event.name, start, duration, device, stream, _number(external), _number(args.correlation), raw, event.args)
 
 
 def _place(event: Event, device: object, stream: object) -> tuple[str, str]:
@@ -333,18 +340,24 @@ def compute_intervals(scan: Scan, times: TimeReader) -> tuple[dict[str, dict[str
     Copies and memory sets are no compute: they run on copy engines beside the kernels.
     """
     out: dict[str, dict[str, list[tuple[int, int]]]] = {}
+    lists: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     broken = 0
-    for event in scan.compute:
+    decode, start_of, span_of = _PLACE.decode, times.start_ns, times.span_ns
+    for event in scan.compute:  # there are many: one plain loop
         try:
-            place = _PLACE.decode(event.args) if bytes(event.args) else _Place()
-            start = times.start_ns(bytes(event.ts))
-            length = times.span_ns(bytes(event.dur))
+            place = decode(event.args) if event.args else _Place()
+            start, length = start_of(bytes(event.ts)), span_of(bytes(event.dur))
         except (msgspec.DecodeError, BadTimeError, RecursionError):
             broken += 1
             continue
         if length < 0:
             broken += 1
             continue
-        device, stream = _place(event, place.device, place.stream)
-        out.setdefault(device, {}).setdefault(stream, []).append((start, start + length))
+        key: tuple[object, ...] = (place.device, place.stream)
+        if None in key:
+            key = (*key, str(event.pid), str(event.tid))
+        if key not in lists:
+            device, stream = _place(event, place.device, place.stream)
+            lists[key] = out.setdefault(device, {}).setdefault(stream, [])
+        lists[key].append((start, start + length))
     return out, broken

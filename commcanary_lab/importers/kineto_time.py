@@ -9,6 +9,7 @@ An absolute time in float64 has steps of 0.25 us, and its shortest text shows at
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -105,9 +106,13 @@ class TimeReader:
         BadTimeError
             If the text is not a number, or beyond int64 nanoseconds.
         """
+        # the texts that profilers write: whole microseconds, or exactly three digits after the point
+        if text.isdigit() and len(text) < 16:
+            return int(text) * 1000
+        if text[-4:-3] == b"." and len(text) < 20 and text[:1] != b'"':
+            with contextlib.suppress(ValueError):
+                return int(text.replace(b".", b""))
         whole, point, digits = text.partition(b".")
-        if not point and whole.isdigit() and len(whole) < 16:
-            return int(whole) * 1000
         if whole.isdigit() and len(whole) <= 16 and len(digits) <= 3 and (not point or digits.isdigit()):
             us = int(whole)
             if us < _LIMIT_US:

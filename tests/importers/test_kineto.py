@@ -121,6 +121,15 @@ def test_kernel_metadata_counts_where_the_cpu_record_is_missing(load: Import) ->
     assert (r.op, r.size_bytes, r.start_ns, r.duration_ns) == ("all_reduce", 32, 50_000, 3_000)
 
 
+def test_kernel_metadata_that_cannot_be_read(load: Import) -> None:
+    capture = load(kernel(50, 3, args=meta(In_msg_nelems="many")))
+    assert [u.reason for u in capture.unsized] == ["metadata not readable: In msg nelems is 'many'"]
+    assert any("event 0" in w and "In msg nelems" in w for w in capture.warnings)
+    linked = load(cpu(1, ext=7), kernel(50, 3, 900, ext=7, args=meta(In_msg_nelems="many")))
+    assert one(linked).duration_ns == 3_000
+    assert linked.warnings == ()
+
+
 def test_kernel_metadata_fills_a_record_without_any(load: Import) -> None:
     r = one(load(bare(1), launch(2, 5), kernel(50, 3, 5, args=meta())))
     assert (r.size_bytes, r.duration_ns) == (32, 3_000)
