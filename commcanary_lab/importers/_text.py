@@ -11,14 +11,15 @@ from pathlib import Path
 from commcanary_lab.errors import FormatError, InputError
 from commcanary_lab.limits import DEFAULT, Limits
 
-__all__ = ["HEAD_BYTES", "LineIndex", "SourceBytes", "line_of", "peek", "read_source"]
+__all__ = ["HEAD_BYTES", "PACKERS", "LineIndex", "SourceBytes", "line_of", "peek", "read_source"]
 
 #: How much of the decompressed file the recognisers look at.
 HEAD_BYTES = 64 << 10
 
 _CHUNK = 1 << 24
 _GZIP = b"\x1f\x8b"
-_OTHER_PACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"\x04\x22\x4d\x18": "lz4"}
+#: Packers whose files are refused by name, by their first bytes.
+PACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"\x04\x22\x4d\x18": "lz4"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def read_source(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Sourc
         raise InputError(f"cannot be read: {e.strerror or e}", file=name, remedy="check the path and its permissions") from None
     if not raw:
         raise FormatError("the file is empty", file=name, remedy="record it again, or leave it out")
-    for magic, packer in _OTHER_PACKERS.items():
+    for magic, packer in PACKERS.items():
         if raw.startswith(magic):
             raise FormatError(f"the file is packed with {packer}", file=name, remedy="unpack it first; plain files and gzip are read")
     if not raw.startswith(_GZIP):

@@ -1,0 +1,102 @@
+"""Importers: one file per source format.
+
+A format is a module with ``FORMAT`` (its name), ``recognise(head)`` (do the first bytes of the decompressed file look like it?) and
+``read(paths, *, ..., limits)`` (make a `Trace`), and one line in `FORMATS`. Modules are imported when they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from commcanary_lab.errors import UsageError
+from commcanary_lab.trace.model import Trace
+
+__all__ = ["FORMATS", "Format", "format_named", "known_formats"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A source format.
+
+    Parameters
+    ----------
+    name : str
+        The module's ``FORMAT``.
+    module : str
+        Module inside this package.
+    about : str
+        What it is, in a few words.
+    aliases : tuple of str
+        Other names that ``--format`` takes.
+    per_rank : bool
+        True where several files are the ranks of one job; False where one file holds a whole trace.
+    options : frozenset of str
+        Which options of `open_trace` the module's ``read`` takes, besides ``limits``.
+    """
+
+    name: str
+    module: str
+    about: str
+    aliases: tuple[str, ...] = ()
+    per_rank: bool = True
+    options: frozenset[str] = frozenset({"ranks", "clock_offsets_ns", "align_ends"})
+
+    def recognise(self, head: bytes) -> bool:
+        """Return True where the first bytes of a (decompressed) file look like this format."""
+        return bool(self._load().recognise(head))
+
+    def read(self, paths: Sequence[str | os.PathLike[str]], **options: Any) -> Trace:
+        """Read files of this format; `options` must be among those that it takes."""
+        trace: Trace = self._load().read(paths, **options)
+        return trace
+
+    def _load(self) -> Any:
+        return import_module(f"{__name__}.{self.module}")
+
+
+#: Every format, in the order in which they are asked whether they recognise a file.
+FORMATS = (
+    Format("commcanary_lab.trace.parquet.v1", "parquet", "Parquet trace", ("parquet",), per_rank=False, options=frozenset()),
+    Format("commcanary.trace.v1", "v1", "JSON trace", ("json", "v1"), per_rank=False, options=frozenset({"check", "round_ns"})),
+    Format(
+        "commcanary_lab.shard.v1", "shards", "recorder shards", ("shard", "shards"), options=frozenset({"clock_offsets_ns", "align_ends"})
+    ),
+    Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
+)
+
+
+def known_formats() -> str:
+    """Return the known formats in one line, for messages.
+
+    Examples
+    --------
+    >>> "kineto (PyTorch profiler trace)" in known_formats()
+    True
+    """
+    return ", ".join(f"{f.name} ({f.about})" for f in FORMATS)
+
+
+def format_named(name: str) -> Format:
+    """Return a format by its name or an alias.
+
+    Raises
+    ------
+    UsageError
+        If there is no such format.
+
+    Examples
+    --------
+    >>> format_named("json").name
+    'commcanary.trace.v1'
+    """
+    names = {n: f for f in FORMATS for n in (f.name, *f.aliases)}
+    if name not in names:
+        nearest = get_close_matches(name, names, n=1)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise UsageError(f"there is no format {name!r}", remedy=f"{hint}known: {known_formats()}")
+    return names[name]
