@@ -1,0 +1,1 @@
+"""The workbench: pages that only wire views together."""

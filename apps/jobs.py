@@ -1,0 +1,87 @@
+"""Background work of one session: workers put results into a queue, the session drains it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import panel as pn
+
+from commcanary_lab.errors import LabError
+
+__all__ = ["Job", "Jobs"]
+
+#: Opening and analysing for all sessions; compiling has its own worker, so that it never holds up a page.
+_READERS = ThreadPoolExecutor(2, thread_name_prefix="workbench-read")
+_COMPILER = ThreadPoolExecutor(1, thread_name_prefix="workbench-compile")
+
+_POLL_MS = 40
+
+log = logging.getLogger("commcanary_lab.workbench")
+
+
+@dataclass(eq=False)
+class Job:
+    """One piece of work; a cancelled one may still run to its end, and its result is dropped."""
+
+    done: Callable[[Any], None]
+    failed: Callable[[str], None]
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Drop the result."""
+        self.cancelled = True
+
+
+class Jobs:
+    """The running jobs of a session. All callbacks run in the session, never in a worker."""
+
+    def __init__(self) -> None:
+        self._finished: SimpleQueue[tuple[Job, Any, BaseException | None]] = SimpleQueue()
+        self._pending = 0
+        self._timer: Any = None
+
+    def start(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[str], None], *, long: bool = False) -> Job:
+        """Run `work` in the background, then `done` with its result or `failed` with a message."""
+        job = Job(done, failed)
+        self._pending += 1
+        (_COMPILER if long else _READERS).submit(self._run, job, work)
+        if self._timer is None:
+            self._timer = pn.state.add_periodic_callback(self._drain, period=_POLL_MS)
+        return job
+
+    def _run(self, job: Job, work: Callable[[], Any]) -> None:
+        try:
+            result, error = (None if job.cancelled else work()), None
+        except BaseException as e:  # the session must hear of it, whatever it is
+            result, error = None, e
+        self._finished.put((job, result, error))
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                job, result, error = self._finished.get_nowait()
+            except Empty:
+                break
+            self._pending -= 1
+            if job.cancelled:
+                continue
+            if error is None:
+                job.done(result)
+            else:
+                job.failed(describe(error))
+        if self._pending == 0 and self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+
+def describe(error: BaseException) -> str:
+    """Return what a user should read about an error."""
+    if isinstance(error, LabError):
+        return str(error)
+    log.error("unexpected error", exc_info=error)
+    return f"An unexpected error: {type(error).__name__}: {error}. The server's log has the details."

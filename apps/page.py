@@ -1,0 +1,76 @@
+"""What a page is, and the parts that all pages share: its head, and its empty and error states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from commcanary_lab.views.markup import Figure, html, key_figures, message
+from commcanary_lab.workspace import Workspace
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["Built", "PageSpec", "Selection", "empty", "failure", "head"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is open."""
+
+    trace: str | None = None
+    canary: str | None = None
+
+
+@dataclass(frozen=True)
+class Built:
+    """A page, built: what goes into the main area, and its controls."""
+
+    main: Sequence[Any]
+    controls: Sequence[Any] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class PageSpec:
+    """A page.
+
+    Parameters
+    ----------
+    name : str
+        In the address.
+    title : str
+        On its tab.
+    needs : {"trace", "canary", ""}
+        What must be open.
+    gather : callable
+        Computes everything that takes time; runs in a worker, knows no widgets.
+    build : callable
+        Makes the page from what `gather` returned; runs in the session.
+    """
+
+    name: str
+    title: str
+    needs: str
+    gather: Callable[[Workspace, Selection], Any]
+    build: Callable[[Any, Session], Built]
+
+
+def head(crumb: str, answer: str, figures: Sequence[Figure]) -> Any:
+    """Return the top of a page: what is open, one sentence that answers the page's question, the key figures.
+
+    `answer` may hold ``<b>``; everything inserted into it must be escaped by the caller.
+    """
+    return html(f'<div class="crumb">{escape(crumb)}</div><p class="answer" data-testid="answer">{answer}</p>'
+                f'<div style="height:16px"></div>{key_figures(figures)}')
+
+
+def empty(title: str, text: str) -> Any:
+    """Return an empty state: what is missing and what to do next."""
+    return html(f'<div class="empty"><div class="bt">{escape(title)}</div><div>{escape(text)}</div></div>')
+
+
+def failure(title: str, text: str) -> Any:
+    """Return an error state."""
+    return html(message(title, text, "err"))

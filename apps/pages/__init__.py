@@ -1,0 +1,11 @@
+"""The pages, in the order of their tabs. Each is one file with a `PAGE`."""
+
+from ..page import PageSpec
+from .canary import PAGE as CANARY
+from .overview import PAGE as OVERVIEW
+from .timeline import PAGE as TIMELINE
+from .traffic import PAGE as TRAFFIC
+
+__all__ = ["PAGES"]
+
+PAGES: tuple[PageSpec, ...] = (OVERVIEW, TRAFFIC, TIMELINE, CANARY)

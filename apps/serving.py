@@ -1,0 +1,86 @@
+"""Serve the workbench on this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+
+from commcanary_lab.errors import UsageError
+
+__all__ = ["serve"]
+
+
+def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = "127.0.0.1") -> None:
+    """Serve the workbench until Ctrl-C.
+
+    Parameters
+    ----------
+    workspace : Path
+        The folder with traces and canaries; made if it does not exist.
+    port : int
+        TCP port; 0 picks a free one.
+    show : bool
+        Open a browser window.
+    address : str
+        A loopback address: there is no login, so nothing else is served.
+
+    Raises
+    ------
+    UsageError
+        If the address is not loopback, or the port is taken.
+    """
+    _check_loopback(address)
+    os.environ["COMMCANARY_LAB_WORKSPACE"] = str(Path(workspace).resolve())
+    from commcanary_lab.views.extra import panel
+
+    pn = panel()
+    from tornado.ioloop import IOLoop
+
+    from .shell import create, shared_workspace
+
+    folder = shared_workspace()
+    sockets, port = _bind(address, port)
+    for s in sockets:
+        s.close()
+    hosts = [f"{h}:{port}" for h in dict.fromkeys([address, "127.0.0.1", "localhost"])]
+    server = pn.serve({"workbench": create}, address=address, port=port, websocket_origin=hosts, show=show, start=False, title="CommCanary Lab",
+                      redirect_root=True, verbose=False, index=None, websocket_max_message_size=1 << 30)
+    server.start()
+    print(f"Workbench of {folder.path}: http://{address}:{port}/workbench (Ctrl-C stops it)", flush=True)
+    try:
+        IOLoop.current().start()
+    except KeyboardInterrupt:
+        print(flush=True)
+    finally:
+        server.stop()
+
+
+def _check_loopback(address: str) -> None:
+    try:
+        loopback = ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        loopback = address == "localhost"
+    if not loopback:
+        raise UsageError(f"{address!r} is not a loopback address", remedy="use 127.0.0.1 and an SSH tunnel: the workbench has no login")
+
+
+def _bind(address: str, port: int) -> tuple[list[object], int]:
+    from tornado.netutil import bind_sockets
+
+    try:
+        sockets = bind_sockets(port, address)
+    except OSError as e:
+        raise UsageError(f"port {port} of {address} cannot be used: {e.strerror}", remedy="choose another one with --port") from None
+    return list(sockets), sockets[0].getsockname()[1]
+
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Serve the workbench.")
+    parser.add_argument("--workspace", type=Path, default=Path(os.environ.get("COMMCANARY_LAB_WORKSPACE") or "workspace"))
+    parser.add_argument("--port", type=int, default=5006)
+    parser.add_argument("--show", action="store_true")
+    a = parser.parse_args()
+    serve(a.workspace, a.port, a.show)

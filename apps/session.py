@@ -1,0 +1,78 @@
+"""The state of one visitor: page, open artifacts, theme; kept in the address, so that a link reopens it."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import panel as pn
+import param
+
+from commcanary_lab.workspace import Workspace
+
+from .jobs import Jobs
+from .page import Selection
+
+__all__ = ["Session"]
+
+_KEYS = ("page", "trace", "canary", "theme")
+
+
+class Session(param.Parameterized):
+    """One visitor. Names are those of the workspace; an unknown name in the address stays as it is, and the page says so."""
+
+    page = param.String("overview")
+    trace = param.String(None, allow_None=True)
+    canary = param.String(None, allow_None=True)
+    dark = param.Boolean(False)
+    revision = param.Integer(0, doc="Counts changes of the workspace that this session made or saw.")
+
+    def __init__(self, workspace: Workspace, **params: Any) -> None:
+        super().__init__(**params)
+        self.workspace = workspace
+        self.jobs = Jobs()
+        self._from_address()
+        self.param.watch(self._to_address, ["page", "trace", "canary", "dark"])
+
+    @property
+    def selection(self) -> Selection:
+        """What is open."""
+        return Selection(self.trace, self.canary)
+
+    def _from_address(self) -> None:
+        location = pn.state.location
+        query = parse_qs((location.search or "").lstrip("?")) if location is not None else {}
+        given = {key: query[key][0] for key in _KEYS if query.get(key)}
+        traces = [a.name for a in self.workspace.list("trace")]
+        canaries = [a.name for a in self.workspace.list("canary")]
+        trace = given.get("trace") or (traces[0] if traces else None)
+        canary = given.get("canary") or best_canary(trace, canaries)
+        self.param.update(page=given.get("page", "overview"), trace=trace, canary=canary, dark=given.get("theme") == "dark")
+
+    def _to_address(self, *_: Any) -> None:
+        location = pn.state.location
+        if location is None:
+            return
+        query = {"page": self.page, "trace": self.trace, "canary": self.canary, "theme": "dark" if self.dark else None}
+        search = "?" + urlencode({k: v for k, v in query.items() if v})
+        if location.search != search:
+            location.search = search
+
+    def open(self, name: str) -> None:
+        """Open an artifact; opening a trace also opens a canary that was compiled from it, if its name says so."""
+        kind = self.workspace.get(name).kind
+        if kind == "trace":
+            self.param.update(trace=name, canary=best_canary(name, [a.name for a in self.workspace.list("canary")]) or self.canary)
+        elif kind == "canary":
+            self.canary = name
+
+    def changed(self) -> None:
+        """Say that the workspace has changed."""
+        self.revision += 1
+
+
+def best_canary(trace: str | None, canaries: list[str]) -> str | None:
+    """Return the canary whose name begins like the trace's, else the first."""
+    stem = (trace or "").split(".")[0]
+    matching = [c for c in canaries if stem and c.startswith(stem + ".")]
+    return (matching or canaries or [None])[0]

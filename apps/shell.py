@@ -1,0 +1,194 @@
+"""The frame around the pages: header with tabs, what is open, the controls of the page, loading and errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from commcanary_lab.views.extra import panel as load_panel
+from commcanary_lab.views.markup import html
+from commcanary_lab.views.theme import THEME_CONFIG
+from commcanary_lab.workspace import ResultCache, Workspace
+
+from .page import Built, PageSpec, empty, failure
+from .pages import PAGES
+from .session import Session, best_canary
+
+__all__ = ["Shell", "create", "shared_workspace"]
+
+_WATCH_MS = 3000
+_SKELETON_MS = 180
+_WORKSPACES: dict[Path, Workspace] = {}
+_CACHE = ResultCache()
+
+_PAGE_SX = {
+    "& .header": {"backgroundColor": "var(--mui-palette-background-paper)", "color": "var(--mui-palette-text-primary)", "boxShadow": "none",
+                  "borderBottom": "1px solid var(--mui-palette-divider)", "backgroundImage": "none"},
+    "& .header .MuiToolbar-root": {"minHeight": "56px", "margin": 0},
+    "& .header .title": {"color": "var(--mui-palette-text-primary) !important", "fontSize": "17px", "fontWeight": 700, "letterSpacing": "-.01em"},
+    "& .header .logo": {"height": "30px !important"},
+    "& .MuiToolbar-root": {"minHeight": "56px !important"},
+    "& .sidebar": {"borderRight": "1px solid var(--mui-palette-divider)", "backgroundColor": "var(--mui-palette-background-paper)"},
+    "& .main": {"backgroundColor": "var(--mui-palette-background-default)"},
+    "& .main-content": {"padding": "20px 28px 48px", "boxSizing": "border-box"},
+}  # fmt: skip
+
+_LABEL = "font-size:11.5px;letter-spacing:.06em;text-transform:uppercase;color:var(--m);font-weight:700"
+
+
+def shared_workspace() -> Workspace:
+    """Return the workspace of this server: the folder named by ``COMMCANARY_LAB_WORKSPACE``, else ``workspace``."""
+    path = Path(os.environ.get("COMMCANARY_LAB_WORKSPACE") or "workspace").resolve()
+    if path not in _WORKSPACES:
+        _WORKSPACES[path] = Workspace(path, _CACHE)
+    return _WORKSPACES[path]
+
+
+def create(pages: tuple[PageSpec, ...] = PAGES) -> Any:
+    """Return the app of one visitor."""
+    load_panel()
+    return Shell(Session(shared_workspace()), pages).page
+
+
+class Shell:
+    """The frame of one visitor."""
+
+    def __init__(self, session: Session, pages: tuple[PageSpec, ...] = PAGES) -> None:
+        self.session = session
+        self.pages = pages
+        self._job: Any = None
+        self._shown: Any = None
+        self._listed: Any = None
+        self._skeleton_timer: Any = None
+        self.tabs = pmui.TabMenu(items=[{"label": p.title} for p in pages], active=self._index(), margin=(0, 0, 0, 28), align="end",
+                                 sx={"& .MuiTab-root": {"color": "var(--mui-palette-text-secondary)"}, "& .MuiTab-root.Mui-selected": {"color": "var(--mui-palette-text-primary)"},
+                                     "& .MuiTabs-indicator": {"height": "2px", "backgroundColor": "var(--mui-palette-primary-main)"}})
+        self.trace = pmui.Select(label="Trace", options=[], sizing_mode="stretch_width", margin=(0, 0, 12, 0), size="small", variant="outlined")
+        self.canary = pmui.Select(label="Canary", options=[], sizing_mode="stretch_width", margin=0, size="small", variant="outlined")
+        self.controls = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.body = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        self._list()
+        side = pn.Column(html(f'<div style="{_LABEL}">Open</div>', margin=(4, 0, 12, 0)), self.trace, self.canary, self.controls,
+                         sizing_mode="stretch_width", margin=0, styles={"padding": "18px 20px"})
+        self.page = pmui.Page(
+            title="CommCanary Lab", logo=Path(__file__).with_name("assets") / "logo.svg", favicon=Path(__file__).with_name("assets") / "logo.svg",
+            header=[self.tabs], sidebar=[side], main=[self.body], sidebar_width=288, sidebar_resizable=False, busy_indicator=None,
+            theme_config=THEME_CONFIG, dark_theme=session.dark, sx=_PAGE_SX, meta_description="Communication canaries, from trace to verdict")
+        self._wire()
+
+    def _wire(self) -> None:
+        self.tabs.param.watch(self._tab, "active")
+        self.trace.param.watch(lambda e: self._pick("trace", e.new), "value")
+        self.canary.param.watch(lambda e: self._pick("canary", e.new), "value")
+        self.page.param.watch(lambda e: setattr(self.session, "dark", e.new), "dark_theme")
+        self.session.param.watch(lambda *_: self.show(), ["page", "trace", "canary"])
+        self.session.param.watch(lambda *_: self._rescan(), "revision")
+        pn.state.onload(self._started)
+
+    def _started(self) -> None:
+        pn.state.add_periodic_callback(self._rescan, period=_WATCH_MS)
+        self.show()
+
+    # -- what is open -------------------------------------------------------------------------------------------------
+
+    def _index(self) -> int:
+        names = [p.name for p in self.pages]
+        return names.index(self.session.page) if self.session.page in names else 0
+
+    def _tab(self, event: Any) -> None:
+        if event.new is not None and 0 <= event.new < len(self.pages):
+            self.session.page = self.pages[event.new].name
+
+    def _pick(self, kind: str, name: str | None) -> None:
+        if name and name != getattr(self.session, kind):
+            self.session.open(name)
+
+    def _list(self) -> None:
+        """Fill the selects; an artifact that the address names and the folder lacks stays visible as missing."""
+        artifacts = self.session.workspace.list()
+        self._listed = artifacts
+        for kind, select in (("trace", self.trace), ("canary", self.canary)):
+            names = [a.name for a in artifacts if a.kind == kind]
+            current = getattr(self.session, kind)
+            options = names + ([current] if current and current not in names else [])
+            choices = dict(zip(options, options, strict=True)) or {"none yet": ""}
+            select.disabled = not options
+            if select.options != choices:
+                select.options = choices
+            if select.value != (current or ""):
+                select.value = current or ""
+
+    def _rescan(self) -> None:
+        """Follow the folder: new files appear, nothing moves when nothing changed."""
+        artifacts = self.session.workspace.list()
+        if artifacts == self._listed:
+            return
+        traces, canaries = ([a.name for a in artifacts if a.kind == kind] for kind in ("trace", "canary"))
+        trace = self.session.trace or (traces[0] if traces else None)
+        self.session.param.update(trace=trace, canary=self.session.canary or best_canary(trace, canaries))
+        self._list()
+        self.show()
+
+    # -- the page -----------------------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Show the current page; what takes time runs in a worker, and a newer request replaces an older one."""
+        self._list()
+        if self.tabs.active != self._index():
+            self.tabs.active = self._index()
+        if self._job is not None:
+            self._job.cancel()
+        spec = self.pages[self._index()]
+        selection = self.session.selection
+        if spec.needs and getattr(selection, spec.needs) is None:
+            self._put(spec, Built([empty(*_MISSING[spec.needs])]))
+            return
+        workspace = self.session.workspace
+        self._await(spec)
+        self._job = self.session.jobs.start(lambda: spec.gather(workspace, selection), lambda data: self._build(spec, data),
+                                            lambda text: self._put(spec, Built([failure("This page cannot be shown", text)])))
+
+    def _await(self, spec: PageSpec) -> None:
+        """Show a skeleton, but only when the work takes longer than a glance."""
+        job_before = self._job
+
+        def skeleton() -> None:
+            if self._job is not job_before and not self._job.cancelled and self._shown is not self._job:
+                self.body[:] = [skeletons()]
+
+        self._skeleton_timer = pn.state.add_periodic_callback(skeleton, period=_SKELETON_MS, count=1)
+
+    def _build(self, spec: PageSpec, data: Any) -> None:
+        try:
+            built = spec.build(data, self.session)
+        except Exception as e:
+            from .jobs import describe
+
+            built = Built([failure("This page cannot be shown", describe(e))])
+        self._put(spec, built)
+
+    def _put(self, spec: PageSpec, built: Built) -> None:
+        self._shown = self._job
+        if built.controls:
+            self.controls[:] = [html(f'<div style="{_LABEL}">{spec.title}</div>', margin=(28, 0, 12, 0)), *built.controls]
+        else:
+            self.controls[:] = []
+        self.body[:] = list(built.main)
+
+
+_MISSING = {
+    "trace": ("No trace is open", "Choose one at the left, or upload one on the Overview page: a commcanary.trace.v1 file or a profile."),
+    "canary": ("No canary is open", "Choose one at the left, or open a trace and compile it here."),
+}
+
+
+def skeletons() -> Any:
+    """Return the loading state: the outline of a page."""
+    def bone(width: str, height: int) -> str:
+        return f'<div style="width:{width};height:{height}px;border-radius:8px;background:var(--s);margin-bottom:16px"></div>'
+
+    return html(f'<div aria-label="Loading" role="status">{bone("38%", 14)}{bone("64%", 26)}{bone("100%", 92)}{bone("100%", 340)}</div>')

@@ -1,0 +1,92 @@
+"""The workspace on the screen: its artifacts, and the upload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from commcanary_lab.errors import LabError
+from commcanary_lab.units import format_bytes
+from commcanary_lab.views import formatters as fmt
+from commcanary_lab.views.markup import html, message, title_html
+from commcanary_lab.views.tables import TableColumn, table
+from commcanary_lab.views.theme import paper
+from commcanary_lab.workspace import Artifact
+from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, safe_name
+
+from .session import Session
+
+__all__ = ["WorkspacePanel"]
+
+_DROP_SX = {"height": "92px", "border": "1.5px dashed var(--mui-palette-divider)", "borderRadius": "10px", "color": "var(--mui-palette-text-secondary)",
+            "fontWeight": 400, "justifyContent": "center", "&:hover": {"borderColor": "var(--mui-palette-primary-main)", "background": "transparent"}}
+
+
+class WorkspacePanel:
+    """The list of artifacts (a click opens one) and a place to drop new ones."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._artifacts = session.workspace.list()
+        self._table = self._make_table()
+        self._upload = pmui.FileInput(label=f"Drop files here, or click to choose. Up to {format_bytes(MAX_UPLOAD_BYTES)} each.", multiple=True, variant="text",
+                                      sizing_mode="stretch_width", margin=(10, 0, 0, 0), max_file_size=MAX_UPLOAD_BYTES, sx=_DROP_SX,
+                                      uploaded_label="Drop more files here, or click to choose.")
+        self._outcome = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "8px"})
+        self._upload.param.watch(self._uploaded, "value")
+        kinds = {k: sum(a.kind == k for a in self._artifacts) for k in ("trace", "canary", "other")}
+        counts = f"{kinds['trace']} trace{'s' * (kinds['trace'] != 1)}, {kinds['canary']} canar{'ies' if kinds['canary'] != 1 else 'y'}"
+        other = f", {kinds['other']} not recognised" if kinds["other"] else ""
+        self.view = paper(html(title_html("Workspace", f"{session.workspace.path}: {counts}{other}. A click opens an artifact.")), self._table, self._upload,
+                          self._outcome)
+
+    def _make_table(self) -> Any:
+        import pandas as pd
+
+        opened = {self.session.trace, self.session.canary}
+        rows = [{"open": "open" if a.name in opened else "", "name": a.name, "kind": a.kind, "summary": a.summary, "size": float(a.size_bytes)} for a in self._artifacts]
+        frame = pd.DataFrame(rows, columns=["open", "name", "kind", "summary", "size"])
+        columns = {
+            "name": TableColumn("Name", None, 220, grow=3), "kind": TableColumn("Kind", None, 80), "summary": TableColumn("Content", None, 180, grow=2),
+            "size": TableColumn("Size", fmt.bytes_cell(), 90, right=True), "open": TableColumn("", None, 60, right=True),
+        }  # fmt: skip
+        out = table(frame, columns, page_size=10, empty="Empty. Drop a file below.")
+        out.on_click(self._clicked)
+        return out
+
+    def _clicked(self, event: Any) -> None:
+        if event.row is not None and event.row < len(self._artifacts):
+            artifact = self._artifacts[event.row]
+            if artifact.kind != "other":
+                self.session.open(artifact.name)
+
+    # -- upload -------------------------------------------------------------------------------------------------------
+
+    def _uploaded(self, event: Any) -> None:
+        if not event.new:
+            return
+        names, contents = self._upload.filename, event.new
+        pairs = list(zip(names, contents, strict=True)) if isinstance(names, list) else [(names, contents)]
+        self._outcome[:] = [html(message("Checking " + ", ".join(str(n) for n, _ in pairs), "Each file is opened before it is added."))]
+        self.session.jobs.start(lambda: [self._add(str(n), c) for n, c in pairs], self._added, lambda text: self._report([("", text, None)]), long=True)
+
+    def _add(self, name: str, content: bytes) -> tuple[str, str, Artifact | None]:
+        """Runs in a worker."""
+        try:
+            check_size(safe_name(name), len(content))
+            return name, "", self.session.workspace.add(name, content)
+        except LabError as e:
+            return name, f"{type(e).__name__}: {e}", None
+
+    def _added(self, outcomes: list[tuple[str, str, Artifact | None]]) -> None:
+        added = [a for _, _, a in outcomes if a is not None]
+        self._report([o for o in outcomes if o[2] is None])
+        self._upload.clear()
+        if added:
+            self.session.open(added[-1].name)
+            self.session.changed()
+
+    def _report(self, failed: list[tuple[str, str, Artifact | None]]) -> None:
+        self._outcome[:] = [html(message(f"{name or 'The upload'} was not added", text, "err")) for name, text, _ in failed]

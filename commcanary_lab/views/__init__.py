@@ -1,0 +1,38 @@
+"""Figures: a result object goes in, a Panel object comes out. Everything needs the ``workbench`` extra and is imported on use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from commcanary_lab.views.error_bounds import errors
+    from commcanary_lab.views.operations import ops
+    from commcanary_lab.views.loop_nest import program
+    from commcanary_lab.views.status_chips import statuses
+    from commcanary_lab.views.lanes import timeline
+    from commcanary_lab.views.heatmap import traffic
+
+__all__ = ["errors", "ops", "program", "statuses", "timeline", "traffic"]
+
+
+#: Where each figure is defined; files and figures have different names, so that neither hides the other.
+_DEFINED_IN = {
+    "errors": "error_bounds",
+    "ops": "operations",
+    "program": "loop_nest",
+    "statuses": "status_chips",
+    "timeline": "lanes",
+    "traffic": "heatmap",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a figure when it is asked for (PEP 562)."""
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_DEFINED_IN[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

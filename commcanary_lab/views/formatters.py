@@ -1,0 +1,116 @@
+"""Numbers as people say them, in the browser: the same rules as `commcanary_lab.units`, for ticks, hover and table cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["BYTES_JS", "TIME_JS", "byte_tick_values", "bytes_cell", "bytes_hover", "bytes_ticks", "rank_hover", "rank_ticks", "share_cell", "time_cell", "time_ticks"]
+
+_DIGITS = "const digits = (x) => { const a = Math.abs(x); return x.toLocaleString('en-US', {minimumFractionDigits: a >= 100 ? 0 : a >= 10 ? 1 : 2, maximumFractionDigits: a >= 100 ? 0 : a >= 10 ? 1 : 2}) };"
+
+#: Defines ``bytes(x)``.
+BYTES_JS = _DIGITS + """
+const bytes = (x) => { if (x == null || !isFinite(x)) return ''; if (x === 0) return '0 B';
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']; let i = 0; while (Math.abs(x) >= 1024 && i < 5) { x /= 1024; i++ }
+  return (i === 0 ? Math.round(x).toLocaleString('en-US') : digits(x)) + ' ' + units[i] };
+"""
+
+#: Defines ``time(x)`` for microseconds.
+TIME_JS = _DIGITS + """
+const time = (x) => { if (x == null || !isFinite(x)) return ''; if (x === 0) return '0 us'; const a = Math.abs(x);
+  return a < 1 ? digits(x * 1e3) + ' ns' : a < 1e3 ? digits(x) + ' us' : a < 1e6 ? digits(x / 1e3) + ' ms' : digits(x / 1e6) + ' s' };
+"""
+
+#: Ticks need no padding zeros: 2 MiB, not 2.00 MiB.
+_SHORT = "const short = (t) => t.replace(/(\\.\\d*?)0+ /, '$1 ').replace('. ', ' ');"
+
+
+def byte_tick_values(low: float, high: float, *, log: bool = False, count: int = 6) -> list[float]:
+    """Return ticks at round binary sizes inside [low, high].
+
+    Examples
+    --------
+    >>> byte_tick_values(0, 150 * 2**20)[:3] == [0, 32 * 2**20, 64 * 2**20], byte_tick_values(3000, 70000, log=True)
+    (True, [4096.0, 8192.0, 16384.0, 32768.0, 65536.0])
+    """
+    if high <= 0:
+        return [0.0]
+    if log:
+        first, last = math.ceil(math.log2(max(low, 1))), math.floor(math.log2(high))
+        step = max(1, math.ceil((last - first + 1) / count))
+        ticks = [2.0**k for k in range(first, last + 1, step)]
+        return ticks if len(ticks) > 1 else [low, high]
+    step_bytes = 2.0 ** math.ceil(math.log2(high / count))
+    return [k * step_bytes for k in range(int(high / step_bytes) + 1)]
+
+
+def bytes_ticks() -> Any:
+    """Return a tick formatter for bytes."""
+    from bokeh.models import CustomJSTickFormatter
+
+    return CustomJSTickFormatter(code=BYTES_JS + _SHORT + "return short(bytes(tick))")
+
+
+def time_ticks() -> Any:
+    """Return a tick formatter for microseconds; all ticks of an axis share the unit of the largest."""
+    from bokeh.models import CustomJSTickFormatter
+
+    return CustomJSTickFormatter(code="""
+const top = Math.max(...ticks.map(Math.abs)); const [scale, unit] = top < 1 ? [1e3, 'ns'] : top < 1e3 ? [1, 'us'] : top < 1e6 ? [1e-3, 'ms'] : [1e-6, 's'];
+const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) * scale : 1; const d = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step) - 1e-9)));
+return (tick * scale).toLocaleString('en-US', {minimumFractionDigits: d, maximumFractionDigits: d}) + ' ' + unit
+""")
+
+
+def rank_ticks(labels: Sequence[int]) -> Any:
+    """Return a tick formatter that names the rank at a position; other positions get no label."""
+    from bokeh.models import CustomJSTickFormatter
+
+    return CustomJSTickFormatter(args={"labels": [str(x) for x in labels]}, code="return Number.isInteger(tick) ? (labels[tick] ?? '') : ''")
+
+
+def rank_hover(labels: Sequence[int]) -> Any:
+    """Return a hover formatter that names the rank under a coordinate."""
+    from bokeh.models import CustomJSHover
+
+    return CustomJSHover(args={"labels": [str(x) for x in labels]}, code="return labels[Math.max(0, Math.min(labels.length - 1, Math.round(value)))]")
+
+
+def bytes_hover(nothing: str = "nothing") -> Any:
+    """Return a hover formatter for bytes, with words where there are none."""
+    from bokeh.models import CustomJSHover
+
+    return CustomJSHover(code=BYTES_JS + f"return value == null || !isFinite(value) || value === 0 ? '{nothing}' : bytes(value)")
+
+
+def bytes_cell() -> Any:
+    """Return a table cell formatter for bytes."""
+    return _cell(BYTES_JS, "bytes(value)")
+
+
+def time_cell() -> Any:
+    """Return a table cell formatter for microseconds."""
+    return _cell(TIME_JS, "time(value)")
+
+
+def share_cell() -> Any:
+    """Return a table cell formatter for a fraction, as percent."""
+    return _cell("", "value == null || !isFinite(value) ? '' : (value * 100).toFixed(value < 0.0995 ? 2 : 1) + ' %'")
+
+
+def rate_cell() -> Any:
+    """Return a table cell formatter for GB/s."""
+    return _cell(_DIGITS, "value == null || !isFinite(value) ? '' : digits(value) + ' GB/s'")
+
+
+def count_cell() -> Any:
+    """Return a table cell formatter for counts."""
+    return _cell("", "value == null || !isFinite(value) ? '' : value.toLocaleString('en-US')")
+
+
+def _cell(functions: str, expression: str) -> Any:
+    from bokeh.models import HTMLTemplateFormatter
+
+    return HTMLTemplateFormatter(template=f"<% {functions} %><%- {expression} %>")

@@ -1,0 +1,234 @@
+"""The workspace folder: listing, opening, adding."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from commcanary_lab.canary.model import Canary
+from commcanary_lab.canonical import write_atomic
+from commcanary_lab.errors import FormatError, InputError, LabError, UsageError
+from commcanary_lab.trace.model import Trace
+from commcanary_lab.workspace.artifact import Artifact
+from commcanary_lab.workspace.cache import ResultCache
+from commcanary_lab.workspace.recognise import Recognised, recognise
+from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, numbered, safe_name
+
+__all__ = ["Workspace"]
+
+T = TypeVar("T")
+
+
+class Workspace:
+    """A folder of plain artifact files: traces and canaries, each recognised by its content.
+
+    Nothing outside the files is kept: what is opened or computed sits in a bounded cache whose keys change when a file does.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder; it is made if it does not exist.
+    cache : ResultCache, optional
+        Shared by everything that opens the same folder in one process.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> w = Workspace(tempfile.mkdtemp())
+    >>> added = w.add("tiny.json", b'{"format": "commcanary.trace.v1", "events": [{"op": "all_reduce", "bytes": 8, "ranks": 2, "gap_us": 1}]}')
+    >>> [(a.name, a.kind) for a in w.list()], len(w.trace("tiny.json"))
+    ([('tiny.json', 'trace')], 1)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], cache: ResultCache | None = None) -> None:
+        self.path = Path(path).resolve()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise InputError(f"cannot be made: {e.strerror}", file=str(path), remedy="choose another workspace folder") from None
+        self.cache = cache if cache is not None else ResultCache()
+        self._kinds: dict[tuple[str, tuple[int, int, int]], Recognised] = {}
+
+    # -- listing ------------------------------------------------------------------------------------------------------
+
+    def list(self, kind: str | None = None) -> list[Artifact]:
+        """Return the artifacts, by name; of one kind if asked for."""
+        found = [a for name in sorted(os.listdir(self.path), key=str.casefold) if (a := self._look(name)) is not None]
+        return [a for a in found if kind is None or a.kind == kind]
+
+    def get(self, name: str) -> Artifact:
+        """Return one artifact.
+
+        Raises
+        ------
+        UsageError
+            If the workspace has none of that name.
+        """
+        artifact = self._look(name)
+        if artifact is None:
+            raise UsageError(f"the workspace has no file named {name!r}", remedy="choose one from the list, or upload it")
+        return artifact
+
+    def _look(self, name: str) -> Artifact | None:
+        """Hidden files and links that lead out of the folder are no artifacts."""
+        if not name or name.startswith(".") or name != os.path.basename(name) or "\\" in name:
+            return None
+        path = self.path / name
+        try:
+            if not path.resolve().is_relative_to(self.path):
+                return None
+            stamp = _stamp(path)
+        except (OSError, ValueError):
+            return None
+        key = (name, stamp)
+        if key not in self._kinds:
+            if len(self._kinds) > 10_000:
+                self._kinds.clear()
+            self._kinds[key] = recognise(path)
+        found = self._kinds[key]
+        return Artifact(name, found.kind, stamp[1], found.summary, stamp)
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def trace(self, name: str) -> Trace:
+        """Open a trace.
+
+        Raises
+        ------
+        LabError
+            If there is none of that name, or it is invalid.
+        """
+        artifact = self._of_kind(name, "trace")
+        return self.cache.get(("trace", name, artifact.stamp), lambda: open_trace_at(self.path / name, name))
+
+    def canary(self, name: str) -> Canary:
+        """Open a canary.
+
+        Raises
+        ------
+        LabError
+            If there is none of that name, or it is invalid.
+        """
+        artifact = self._of_kind(name, "canary")
+        return self.cache.get(("canary", name, artifact.stamp), lambda: open_canary_at(self.path / name))
+
+    def derived(self, name: str, what: str, compute: Callable[[], T]) -> T:
+        """Return a result computed from an artifact, from the cache while the file is unchanged.
+
+        Parameters
+        ----------
+        name : str
+            The artifact.
+        what : str
+            Which result; with every parameter that it depends on.
+        compute : callable
+            Computes it.
+        """
+        return self.cache.get((what, name, self.get(name).stamp), compute)
+
+    def _of_kind(self, name: str, kind: str) -> Artifact:
+        artifact = self.get(name)
+        if artifact.kind != kind:
+            raise UsageError(f"{name!r} is no {kind}: {artifact.summary}", remedy=f"choose a {kind}")
+        return artifact
+
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, data: bytes, *, limit_bytes: int = MAX_UPLOAD_BYTES, rename: bool = False) -> Artifact:
+        """Add a file. It is opened first and becomes visible only when that succeeds.
+
+        Parameters
+        ----------
+        name : str
+            A plain file name.
+        data : bytes
+            The content.
+        limit_bytes : int
+            Largest size.
+        rename : bool
+            When the name is taken by another content, add a number to it; otherwise that is refused.
+
+        Returns
+        -------
+        Artifact
+            The new one, or the one that already had the same name and content.
+
+        Raises
+        ------
+        LabError
+            If the name, the size or the content is refused; nothing is left behind.
+        """
+        name = safe_name(name)
+        check_size(name, len(data), limit_bytes)
+        self._validate(name, data)
+        for candidate in _candidates(name) if rename else [name]:
+            target = self.path / candidate
+            if not os.path.lexists(target):
+                write_atomic(target, data)
+                return self.get(candidate)
+            if target.is_file() and target.stat().st_size == len(data) and target.read_bytes() == data:
+                return self.get(candidate)
+        raise UsageError(f"{name!r} exists with other content", remedy="rename the file; nothing is overwritten")
+
+    def _validate(self, name: str, data: bytes) -> None:
+        """Open the bytes in a hidden folder next to the artifacts (same file system, same free space)."""
+        try:
+            stage = Path(tempfile.mkdtemp(prefix=".upload-", dir=self.path))
+        except OSError as e:
+            raise InputError(f"cannot be written: {e.strerror}", file=str(self.path), remedy="make the workspace writable") from None
+        path = stage / name
+        try:
+            write_atomic(path, data)
+            kind = recognise(path)
+            if kind.kind == "other":
+                raise FormatError(f"not a trace and not a canary: {kind.summary}", file=name,
+                                  remedy="upload a commcanary.trace.v1 file, a profile or a canary")
+            if kind.kind == "canary":
+                open_canary_at(path)
+            else:
+                open_trace_at(path, name)
+        except LabError as e:  # the user knows the file by its own name, not by where it was staged
+            raise type(e)(tuple(replace(p, file=name, what=p.what.replace(str(path), name)) for p in e.problems)) from None
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield name
+    for number in range(2, 1000):
+        yield numbered(name, number)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    if not path.is_dir():
+        info = path.stat()
+        return info.st_mtime_ns, info.st_size, 1
+    latest, size, count = path.stat().st_mtime_ns, 0, 0
+    for folder, _, files in os.walk(path):
+        for file in files:
+            info = os.stat(os.path.join(folder, file))
+            latest, size, count = max(latest, info.st_mtime_ns), size + info.st_size, count + 1
+    return latest, size, count
+
+
+def open_trace_at(path: Path, name: str) -> Trace:
+    """Open a trace file or folder, naming it as the user does."""
+    try:
+        from commcanary_lab.importers.open import open_trace
+    except ImportError:
+        from commcanary_lab.trace.json_v1 import read_json
+
+        return read_json(path)
+    return open_trace([path])
+
+
+def open_canary_at(path: Path) -> Canary:
+    """Open a canary file."""
+    from commcanary_lab.canary.read import read_canary
+
+    return read_canary(path)

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Build the sample workspace that `make demo` serves: the bundled traces, and canaries compiled from them.
+
+    python data/make_workspace.py DIR
+
+Files that exist are replaced only when their content differs; other files in DIR are left alone. The same samples always give
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from commcanary_lab.canary.compile import compile_trace
+from commcanary_lab.canonical import write_atomic
+from commcanary_lab.errors import LabError
+from commcanary_lab.trace.json_v1 import read_json
+
+SAMPLES = Path(__file__).resolve().parent / "samples"
+
+#: Samples that are compiled, each with the record limits of its bounded canaries.
+COMPILED = {"adversarial.json": (4,), "gloo4.json": (8,), "tp8_decode.json": (4,)}
+
+
+def put(path: Path, data: bytes) -> bool:
+    """Write a file unless it has this content already; returns whether it was written."""
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    write_atomic(path, data)
+    return True
+
+
+def copy_samples(target: Path) -> int:
+    """Copy traces and folders of shards; returns the number of files written."""
+    written = 0
+    for source in sorted(p for p in SAMPLES.rglob("*") if p.is_file()):
+        place = target / source.relative_to(SAMPLES)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        written += put(place, source.read_bytes())
+    return written
+
+
+def compile_samples(target: Path) -> int:
+    """Compile the canaries; returns the number of files written."""
+    written = 0
+    for name, limits in COMPILED.items():
+        if not (SAMPLES / name).is_file():
+            continue
+        trace = read_json(SAMPLES / name)
+        stem = name.split(".")[0]
+        written += put(target / f"{stem}.lossless.canary.json", compile_trace(trace).canonical)
+        for records in limits:
+            written += put(target / f"{stem}.records-{records}.canary.json", compile_trace(trace, records=records).canonical)
+    return written
+
+
+def main() -> int:
+    """Build the workspace named on the command line."""
+    parser = argparse.ArgumentParser(description="Build the sample workspace.")
+    parser.add_argument("directory", type=Path)
+    target: Path = parser.parse_args().directory
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        written = copy_samples(target) + compile_samples(target)
+    except (LabError, OSError, shutil.Error) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 3
+    print(f"{target}: {sum(1 for p in target.iterdir() if not p.name.startswith('.'))} artifacts, {written} files written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
