@@ -82,7 +82,7 @@ def tail_events(report: Report, q: float) -> npt.NDArray[np.int64]:
 def tail_recall(source: Report, canary: Report, q: float) -> tuple[float, float, float]:
     """Return how much of the source's tail the canary's tail holds.
 
-    The tail T of the source is every sample at or above the q-quantile. The canary's tail is its |T| samples with the largest
+    The tail T of the source is every sample at or above the q-quantile. The canary's tail is its ``|T|`` samples with the largest
     exposed latency, ties to the smaller index.
 
     Returns
