@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import typer.main
 
 __all__ = ["MARKER", "render", "setup"]
@@ -19,43 +18,24 @@ def render() -> str:
     """Return the reference of all verbs as Markdown, in the order in which the application lists them."""
     from commcanary_lab.cli import app
 
-    root = typer.main.get_command(app)
-    assert isinstance(root, click.Group) or hasattr(root, "commands")
-    return "\n".join(part for name, command in root.commands.items() for part in _command(name, command))  # type: ignore[attr-defined]
+    root: Any = typer.main.get_command(app)
+    return "\n".join(part for name, command in root.commands.items() for part in _command(name, command))
 
 
 def _command(name: str, command: Any) -> list[str]:
-    context = click.Context(command, info_name=f"commcanary-lab {name}")
+    context = command.context_class(command, info_name=f"commcanary-lab {name}")
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     lines = [f"### `{name}`", "", (command.help or "").strip(), "", "```text", usage, "```", ""]
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-    if arguments:
-        lines += _table("argument", [(f"`{p.make_metavar(context)}`", getattr(p, "help", "") or "") for p in arguments])
-    if options:
-        lines += _table("option", [(_option_text(p, context), _help(p)) for p in options])
-    return lines
-
-
-def _option_text(option: Any, context: click.Context) -> str:
-    names = ", ".join([*option.opts, *option.secondary_opts])
-    if option.is_flag:
-        return f"`{names}`"
-    return f"`{names} {option.make_metavar(context)}`"
-
-
-def _help(option: Any) -> str:
-    text = (option.help or "").strip()
-    shown = option.default
-    if option.required:
-        return f"{text} Required."
-    if shown is None or shown is False or callable(shown) or shown == () or shown == []:
-        return text
-    return f"{text} Default: `{shown}`."
+    rows = {"argument": [], "option": []}  # type: dict[str, list[tuple[str, str]]]
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is not None and not getattr(parameter, "hidden", False):
+            rows[parameter.param_type_name].append((f"`{record[0]}`", record[1].replace("  [", " [")))
+    return lines + [line for kind, found in rows.items() if found for line in _table(kind, found)]
 
 
 def _table(head: str, rows: list[tuple[str, str]]) -> list[str]:
-    escaped = [tuple(cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row) for row in rows]
+    escaped = [tuple(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows]
     return [f"| {head} | meaning |", "|---|---|", *(f"| {a} | {b} |" for a, b in escaped), ""]
 
 
