@@ -161,15 +161,15 @@ def sizes(c: EventColumns) -> _IntArray:
 
 
 def groups(c: EventColumns, world: Any, file: str, limits: Limits) -> tuple[npt.NDArray[np.int32], GroupTable]:
-    """Return the group code of each event and the table of groups."""
-    if world is not None and (type(world) is not int or world < 1):
+    """Return the group code of each event and the table of groups; `world` is the world size, ``UNSET`` where it is not given."""
+    if world is not UNSET and (type(world) is not int or world < 1):
         raise Odd
     table = GroupTable()
     keys = list(zip(c["group"], [m if type(m) is int else tuple(m) for m in c["ranks"]], strict=True))
     codes: dict[tuple[Any, Any], int] = {}
     for name, members in dict.fromkeys(keys):
         distinct = tuple(range(members)) if isinstance(members, int) else members
-        if not distinct or len(set(distinct)) != len(distinct) or (world is not None and max(distinct) >= world):
+        if not distinct or len(set(distinct)) != len(distinct) or (world is not UNSET and max(distinct) >= world):
             raise Odd
         codes[name, members] = table.code(None if name is UNSET else name, distinct)
         limits.check_groups(len(codes), file)

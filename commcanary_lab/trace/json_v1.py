@@ -163,7 +163,7 @@ def _build(decoded: TraceV1, c: EventColumns, times: Times, limits: Limits, warn
     n = len(c)
     system = decoded.system if isinstance(decoded.system, dict) else {}
     lab = read_lab_section(system.get("commcanary_lab"), times.file)
-    group, table = decode.groups(c, system.get("world_size"), times.file, limits)
+    group, table = decode.groups(c, system.get("world_size", UNSET), times.file, limits)
     op, custom = decode.texts(c, "op"), c.flag("custom_op")
     decode.check_ops(op, custom, c)
     arrival, arrival_known = decode.arrivals(c, group, table, times)
