@@ -80,17 +80,31 @@ class Grammar:
         for name, column in zip(("values", "counts", "row_ptr"), columns, strict=True):
             if column.ndim != 1 or (column.size and column.dtype.kind not in "iu"):
                 raise InputError(f"program column {name} is not a list of whole numbers", field=name, remedy=remedy)
-        if row_ptr.size < 2 or row_ptr[0] != 0 or row_ptr[-1] != values.size or values.size != counts.size or (row_ptr[1:] < row_ptr[:-1]).any():
-            raise InputError(f"program columns do not fit together: {values.size} values, {counts.size} counts, {row_ptr.size} row pointers",
-                             field="row_ptr", remedy=remedy)
+        if (
+            row_ptr.size < 2
+            or row_ptr[0] != 0
+            or row_ptr[-1] != values.size
+            or values.size != counts.size
+            or (row_ptr[1:] < row_ptr[:-1]).any()
+        ):
+            raise InputError(
+                f"program columns do not fit together: {values.size} values, {counts.size} counts, {row_ptr.size} row pointers",
+                field="row_ptr",
+                remedy=remedy,
+            )
         rules = row_ptr.size - 1
         bad = np.flatnonzero((values <= -rules) | (values > MAX_SYMBOL))
         if bad.size:
-            raise InputError(f"program item {bad[0]} is {values[bad[0]]}, neither a symbol (0 to {MAX_SYMBOL}) nor one of {rules - 1} loop bodies",
-                             field="values", remedy=remedy)
+            raise InputError(
+                f"program item {bad[0]} is {values[bad[0]]}, neither a symbol (0 to {MAX_SYMBOL}) nor one of {rules - 1} loop bodies",
+                field="values",
+                remedy=remedy,
+            )
         bad = np.flatnonzero((counts < 1) | (counts > MAX_COUNT))
         if bad.size:
-            raise InputError(f"program item {bad[0]} repeats {counts[bad[0]]} times, not between 1 and 2**62", field="counts", remedy=remedy)
+            raise InputError(
+                f"program item {bad[0]} repeats {counts[bad[0]]} times, not between 1 and 2**62", field="counts", remedy=remedy
+            )
         bad = np.flatnonzero(row_ptr[2:] == row_ptr[1:-1])
         if bad.size:
             raise InputError(f"loop body {bad[0] + 1} is empty", field="row_ptr", remedy=remedy)
@@ -140,7 +154,9 @@ class Grammar:
         if not isinstance(other, Grammar):
             return NotImplemented
         return (
-            np.array_equal(self.values, other.values) and np.array_equal(self.counts, other.counts) and np.array_equal(self.row_ptr, other.row_ptr)
+            np.array_equal(self.values, other.values)
+            and np.array_equal(self.counts, other.counts)
+            and np.array_equal(self.row_ptr, other.row_ptr)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -187,7 +203,9 @@ def _check_length(grammar: Grammar, max_events: int | None) -> None:
     allowed = limits.DEFAULT.max_events if max_events is None else max_events
     length = expanded_length(grammar)
     if length > allowed:
-        raise LimitError(f"the program runs {length} events, above the limit of {allowed}", remedy="raise it with COMMCANARY_LAB_MAX_EVENTS")
+        raise LimitError(
+            f"the program runs {length} events, above the limit of {allowed}", remedy="raise it with COMMCANARY_LAB_MAX_EVENTS"
+        )
 
 
 def expand(grammar: Grammar, max_events: int | None = None) -> NDArray[np.int32]:

@@ -83,7 +83,9 @@ def pre_order(values: NDArray[np.int64], row_ptr: NDArray[np.int64]) -> NDArray[
 
 
 @njit(cache=True)
-def lengths(values: NDArray[np.int32], counts: NDArray[np.int64], row_ptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def lengths(
+    values: NDArray[np.int32], counts: NDArray[np.int64], row_ptr: NDArray[np.int64], order: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return the expanded length of every rule; -1 where it would leave int64."""
     length = np.zeros(row_ptr.size - 1, np.int64)
     for r in order:

@@ -74,10 +74,14 @@ def find_loops(symbols: NDArray[np.integer], min_gain: int = MIN_GAIN) -> Gramma
 def _checked(symbols: NDArray[np.integer]) -> NDArray[np.int64]:
     array = np.asarray(symbols)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InputError(f"symbols are an array of {array.ndim} dimensions and type {array.dtype}", remedy="give a flat array of whole numbers")
+        raise InputError(
+            f"symbols are an array of {array.ndim} dimensions and type {array.dtype}", remedy="give a flat array of whole numbers"
+        )
     bad = np.flatnonzero((array < 0) | (array > MAX_SYMBOL))
     if bad.size:
-        raise InputError(f"symbol {array[bad[0]]} is not between 0 and {MAX_SYMBOL}", record=int(bad[0]), remedy="number the signatures from 0")
+        raise InputError(
+            f"symbol {array[bad[0]]} is not between 0 and {MAX_SYMBOL}", record=int(bad[0]), remedy="number the signatures from 0"
+        )
     return np.ascontiguousarray(array, np.int64)
 
 
