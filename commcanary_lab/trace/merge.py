@@ -241,7 +241,7 @@ class _Rows:
     arrivals: list[list[int]] = field(default_factory=list)
     arrival_known: list[bool] = field(default_factory=list)
     durations: list[list[int]] = field(default_factory=list)
-    rank_starts: list[list[int | None]] = field(default_factory=list)
+    rank_starts: list[list[tuple[int, int | None]]] = field(default_factory=list)
     overlaps: list[int | None] = field(default_factory=list)
     splits: list[list[int]] = field(default_factory=list)
 
@@ -253,7 +253,7 @@ class _Rows:
         self.starts.append(start)
         self.arrival_known.append(known)
         self.arrivals.append([t - start for t in timed] if known and start is not None else [])
-        self.rank_starts.append([] if known or not timed else [r.start_ns for r in records])
+        self.rank_starts.append([] if known or not timed else [(r.rank, r.start_ns) for r in records])
         measured = any(r.duration_ns is not None for r in records)
         self.durations.append([-1 if r.duration_ns is None else r.duration_ns for r in records] if measured else [])
         hidden = [r.overlap_ns for r in records if r.overlap_ns is not None]
@@ -262,13 +262,16 @@ class _Rows:
         self.splits.append([x for r in records for x in _split_row(r)] if records[0].op == ALL_TO_ALL_V else [])
 
     def relative_starts(self, clocks: Clocks) -> tuple[Column, Ragged]:
-        """Starts from the first one on, and each rank's own starts, -1 where unknown."""
-        own = [x for row in self.rank_starts for x in row if x is not None]
+        """Starts from the first one on, and each rank's own starts, -1 where unknown; ranks with different clocks start at 0 each."""
         known = [s for s in self.starts if s is not None]
+        own: dict[int, int] = {}
+        for rank, start in (pair for row in self.rank_starts for pair in row):
+            if start is not None:
+                own[rank] = min(start, own.get(rank, start))
+        origin = min([*known, *own.values()] if clocks.shared else known, default=0)
         if clocks.shared:  # one clock, one origin
-            known = own = known + own
-        origin, own_origin = min(known, default=0), min(own, default=0)
-        rows = [[-1 if x is None else x - own_origin for x in row] for row in self.rank_starts]
+            own = dict.fromkeys(own, origin)
+        rows = [[-1 if start is None else start - own[rank] for rank, start in row] for row in self.rank_starts]
         return Column.from_optional([None if s is None else s - origin for s in self.starts]), Ragged.from_rows(rows)
 
 
