@@ -23,7 +23,7 @@ from numba import njit
 
 from commcanary_lab.errors import FormatError
 
-__all__ = ["Encoded", "decode", "encode", "record_count"]
+__all__ = ["Encoded", "decode", "encode", "record_count", "thousandths"]
 
 Encoded = Any
 Values = npt.NDArray[Any]
@@ -53,17 +53,36 @@ def _best_cycle(values: npt.NDArray[np.int64]) -> tuple[int, int]:
     return best_head, best_period
 
 
-def _digits(values: Values) -> int:
-    """Bytes that the plain list takes, separators included."""
-    if values.dtype == np.float64:
-        return sum(len(repr(x)) + 1 for x in values.tolist()) + 1
-    magnitude = np.abs(values)
-    count = 2 * len(values) + 1 + int(np.count_nonzero(values < 0))  # a digit and a separator each, brackets, signs
-    limit = 10
-    while limit <= magnitude.max(initial=0):
-        count += int(np.count_nonzero(magnitude >= limit))
-        limit *= 10
+@njit(cache=True)
+def _digits(value: int) -> int:
+    """Characters of a decimal number."""
+    count = 2 if value < 0 else 1
+    value = abs(value)
+    while value >= 10:
+        value //= 10
+        count += 1
     return count
+
+
+@njit(cache=True)
+def _measure(values: npt.NDArray[np.int64]) -> tuple[bool, int, int, int, int, int, int]:
+    """Return whether the steps are equal, then bytes of the list and of the runs, number of runs, head, period, bytes of head and cycle."""
+    n = len(values)
+    arithmetic, runs, run_start = True, 0, 0
+    plain, run_bytes = 1 + n, 10
+    for i in range(n):
+        plain += _digits(values[i])
+        if i >= 2 and values[i] - values[i - 1] != values[1] - values[0]:
+            arithmetic = False
+        if i + 1 == n or values[i + 1] != values[i]:
+            runs += 1
+            run_bytes += _digits(values[i]) + _digits(i + 1 - run_start) + 4
+            run_start = i + 1
+    head, period = _best_cycle(values)
+    cycle = 20 + head + period
+    for i in range(head + period if period else 0):
+        cycle += _digits(values[i])
+    return arithmetic, plain, run_bytes, runs, head, period, cycle
 
 
 def encode(values: Values, depth: int = 0) -> Encoded:
@@ -88,37 +107,34 @@ def encode(values: Values, depth: int = 0) -> Encoded:
     n = len(values)
     if n == 0:
         return []
-    if (values == values[0]).all():
-        return values[0].item()
-    plain = _digits(values)
+    first = values[0].item()
     if n < 4 or depth >= _MAX_DEPTH:
-        return values.tolist()
+        return first if (values == first).all() else values.tolist()
     is_int = values.dtype != np.float64
-    if is_int:
-        steps = np.diff(values)
-        if (steps == steps[0]).all():
-            return {"from": int(values[0]), "step": int(steps[0])}
-    starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
-    best, size = None, plain
-    lengths = np.diff(np.append(starts, n))
-    runs = 10 + _digits(values[starts]) + _digits(lengths) + 3 * len(starts)
-    if runs < size:
-        best, size = "run", runs
-    head, period = _best_cycle(np.array(values).view(np.int64))  # a fresh array: one compiled form whatever the flags
-    if period and 20 + _digits(values[: head + period]) < size and (best is None or head + period < len(starts)):
-        best = "cycle"
-    if best == "run":
+    # floats are compared by their bits; a fresh array: one compiled form whatever the flags
+    arithmetic, plain, run_bytes, runs, head, period, cycle_bytes = _measure(np.array(values).view(np.int64))
+    if runs == 1:
+        return first
+    if arithmetic and is_int:
+        return {"from": first, "step": int(values[1]) - first}
+    if not is_int:  # the bytes of bits say nothing about the bytes of decimals: compare counts of values
+        plain, run_bytes, cycle_bytes = 12 * n, 16 * runs, 12 * (head + period)
+    if run_bytes < plain and not (period and head + period < runs and cycle_bytes < run_bytes):
+        starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+        lengths = np.diff(np.append(starts, n))
         return {"run": [[v, m] for v, m in zip(values[starts].tolist(), lengths.tolist(), strict=True)]}
-    if best == "cycle":
-        cycle = encode(values[head : head + period], depth + 1)
-        if isinstance(cycle, dict) and "step" in cycle:
-            cycle = values[head : head + period].tolist()  # a cycle must say its own length
-        if not isinstance(cycle, (list, dict)):
-            return {"cycle": cycle} if not head else {"head": values[:head].tolist(), "cycle": cycle}
-        if isinstance(cycle, dict) and "cycle" in cycle:
-            cycle = {**cycle, "rows": period}
-        return {"cycle": cycle} if not head else {"head": values[:head].tolist(), "cycle": cycle}
+    if period and cycle_bytes < plain:
+        return _encode_cycle(values, head, period, depth)
     return values.tolist()
+
+
+def _encode_cycle(values: Values, head: int, period: int, depth: int) -> Encoded:
+    cycle = encode(values[head : head + period], depth + 1)
+    if isinstance(cycle, dict) and "step" in cycle:
+        cycle = values[head : head + period].tolist()  # a cycle must say its own length
+    elif isinstance(cycle, dict) and "cycle" in cycle:
+        cycle = {**cycle, "rows": period}
+    return {"head": values[:head].tolist(), "cycle": cycle} if head else {"cycle": cycle}
 
 
 def decode(value: Encoded, rows: int, dtype: npt.DTypeLike = np.int64, depth: int = 0) -> Values:
@@ -222,3 +238,18 @@ def record_count(value: Encoded) -> int:
         if "cycle" in value:
             return len(value.get("head", [])) + record_count(value["cycle"])
     return 1
+
+
+def thousandths(values: Values) -> npt.NDArray[np.int64] | None:
+    """Return float values as whole thousandths, or None where one of them has more than 3 decimals.
+
+    Examples
+    --------
+    >>> thousandths(np.array([0.5, 0.478])).tolist(), thousandths(np.array([1 / 3]))
+    ([500, 478], None)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        milli = np.rint(values * 1000)
+    if (np.abs(milli) < 1e15).all() and (milli / 1000 == values).all():
+        return milli.astype(np.int64)
+    return None

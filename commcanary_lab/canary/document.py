@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.codec import encode
+from commcanary_lab.canary.codec import encode, thousandths
 from commcanary_lab.canary.disclosure import disclosure
 from commcanary_lab.canary.fields import SCALAR_FIELDS
 from commcanary_lab.canary.grammar import Grammar
@@ -109,10 +109,8 @@ def _program(program: Grammar) -> list[list[Any]]:
 
 def _column(name: str, values: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
     """Pressures with at most 3 decimals are written as whole thousandths."""
-    if name == "pressure":
-        milli = np.rint(values * 1000)
-        if (np.abs(milli) < 1e15).all() and (milli / 1000 == values).all():
-            return "pressure_milli", milli.astype(np.int64)
+    if name == "pressure" and (milli := thousandths(values)) is not None:
+        return "pressure_milli", milli
     return name, values
 
 

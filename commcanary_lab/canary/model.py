@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.codec import encode, record_count
+from commcanary_lab.canary.codec import encode, record_count, thousandths
 from commcanary_lab.canary.commit import Locator
 from commcanary_lab.canary.fields import SCALAR_FIELDS, Clock, EventFields, assemble
 from commcanary_lab.canary.grammar import Grammar, expand
@@ -207,8 +207,13 @@ class Canary:
 def _records(stream: StepStream) -> int:
     if isinstance(stream, BoundedStream):
         return len(stream.lengths)
-    columns = [stream.gap_ns, *stream.scalars.values(), *stream.arrival_ns.T]
+    columns = [stream.gap_ns, *(_compact(v) for v in stream.scalars.values()), *stream.arrival_ns.T]
     return max((record_count(encode(c)) for c in columns), default=1) if stream.rows else 0
+
+
+def _compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    milli = thousandths(values) if values.dtype == np.float64 else None
+    return values if milli is None else milli
 
 
 def _scatter_arrivals(streams: list[ExactStream], order: npt.NDArray[np.intp]) -> Ragged:

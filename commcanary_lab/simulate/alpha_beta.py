@@ -74,7 +74,7 @@ class AlphaBeta:
             _first(self.inter_bandwidth_gbps, self.bandwidth_gbps, backend.bandwidth_gbps),
             _first(self.bandwidth_gbps, backend.bandwidth_gbps),
         )
-        out: npt.NDArray[np.float64] = steps * alpha + prepared.size_bytes * share * 8 / (rate * 1000)
+        out: npt.NDArray[np.float64] = steps * alpha + prepared.size_bytes.astype(np.float64) * share * 8 / (rate * 1000)
         return out
 
     def _spans_nodes(self, prepared: Prepared) -> npt.NDArray[np.bool_]:

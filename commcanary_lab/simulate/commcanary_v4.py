@@ -20,6 +20,10 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _ITERATION = 0xD6E8FEB86659FD93
 _MASK = (1 << 64) - 1
 
+#: Factor by operation; the two negative marks stand for shares that depend on the group size.
+_ONE_SHARE, _TWO_SHARES = -1.0, -2.0
+_FACTORS = {"all_reduce": _TWO_SHARES, "reduce_scatter": _ONE_SHARE, "all_gather": _ONE_SHARE, "all_to_all": 1.6, "broadcast": 0.8}
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _uniform(counter: np.uint64, lane: int) -> float:
@@ -69,7 +73,7 @@ class CommCanaryV4:
         no_skew = "arrival_skew" in ablations
         distinct, inverse = np.unique(n, return_inverse=True)
         startup = np.array([backend.latency_floor_us + math.log2(max(2, k)) * 1.15 + 4 for k in distinct.tolist()])
-        transfer = prepared.size_bytes * 8 / (backend.bandwidth_gbps * 1000) * _factors(prepared)
+        transfer = prepared.size_bytes.astype(np.float64) * 8 / (backend.bandwidth_gbps * 1000) * _factors(prepared)
         out = np.empty(len(prepared))
         salt = (backend.seed ^ ((iteration + 1) * _ITERATION & _MASK)) & _MASK
         _service(
@@ -90,13 +94,10 @@ class CommCanaryV4:
 def _factors(prepared: Prepared) -> FloatArray:
     """Bytes on the wire per byte of B, as the model counts them."""
     n = prepared.group_size
-    names = np.array([*prepared.trace.op.names, ""], object)[prepared.trace.op.codes]
+    by_name = np.array([_FACTORS.get(name, 1.0) for name in prepared.trace.op.names] or [1.0])
+    factor = by_name[prepared.trace.op.codes]
     share = (n - 1) / np.maximum(1, n)
-    return np.select(
-        [names == "all_reduce", (names == "reduce_scatter") | (names == "all_gather"), names == "all_to_all", names == "broadcast"],
-        [2 * (n - 1) / np.maximum(1, n), share, 1.6, 0.8],
-        1.0,
-    )
+    return np.where(factor == _TWO_SHARES, 2 * (n - 1) / np.maximum(1, n), np.where(factor == _ONE_SHARE, share, factor))
 
 
 register_model(CommCanaryV4())
