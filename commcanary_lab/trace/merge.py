@@ -248,7 +248,7 @@ class _Rows:
     def add(self, records: Sequence[Record], k: int, clocks: Clocks) -> None:
         """Add an event of `k` members."""
         timed = [r.start_ns + clocks.offset_ns[r.rank] for r in records if r.start_ns is not None]
-        known = len(timed) == k and (clocks.calibrated or k == 1)
+        known = len(timed) == k and (k == 1 or clocks.comparable(r.rank for r in records))
         start = None if not timed else min(timed) if known else timed[0]
         self.starts.append(start)
         self.arrival_known.append(known)
@@ -262,16 +262,17 @@ class _Rows:
         self.splits.append([x for r in records for x in _split_row(r)] if records[0].op == ALL_TO_ALL_V else [])
 
     def relative_starts(self, clocks: Clocks) -> tuple[Column, Ragged]:
-        """Starts from the first one on, and each rank's own starts, -1 where unknown; ranks with different clocks start at 0 each."""
+        """Starts from the first one on, and each rank's own starts, -1 where unknown; each clock starts at 0."""
         known = [s for s in self.starts if s is not None]
-        own: dict[int, int] = {}
+        own: dict[str, int] = {}
         for rank, start in (pair for row in self.rank_starts for pair in row):
             if start is not None:
-                own[rank] = min(start, own.get(rank, start))
+                name = clocks.domain[rank]
+                own[name] = min(start, own.get(name, start))
         origin = min([*known, *own.values()] if clocks.shared else known, default=0)
         if clocks.shared:  # one clock, one origin
             own = dict.fromkeys(own, origin)
-        rows = [[-1 if start is None else start - own[rank] for rank, start in row] for row in self.rank_starts]
+        rows = [[-1 if start is None else start - own[clocks.domain[rank]] for rank, start in row] for row in self.rank_starts]
         return Column.from_optional([None if s is None else s - origin for s in self.starts]), Ragged.from_rows(rows)
 
 

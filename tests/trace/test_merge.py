@@ -241,7 +241,7 @@ def test_different_hosts_order_events_but_skew_is_unknown() -> None:
     t = two_hosts()
     assert not t.arrival_known.any()
     assert t.start_ns.values.tolist() == [0, 1000, 2000, 3000]
-    assert "ranks have different clocks: aligned at matched ends only to order the events; arrival skew is unknown" in t.notes
+    assert "ranks have different clocks: aligned at matched ends only to order the events; arrival skew between them is unknown" in t.notes
     assert t.rank_start_ns.row(1).tolist() == [1000, 1000]  # each from the rank's own first start
 
 
@@ -275,8 +275,32 @@ def test_alignment_goes_through_common_ranks() -> None:
 
 
 def test_ranks_that_share_nothing_are_named() -> None:
-    t = merge(*(capture(r, record(r, members=(r,)), clock=f"host {r}") for r in range(3)))
-    assert "3 sets of ranks share no collective: their order relative to each other is not known" in t.notes
+    captures = [capture(r, record(r, 10**17 * r, members=(r,)), clock=f"host {r}") for r in range(3)]
+    t = merge(*captures)
+    assert t.start_ns.values.tolist() == [0, 0, 0]
+    assert "3 sets of ranks share neither a collective nor a clock: each starts at 0, their relative order is not known" in t.notes
+
+
+def test_ranks_of_one_host_have_skew_although_other_hosts_are_not_calibrated() -> None:
+    def rank(r: int, late: int, host: int) -> RankCapture:
+        start = 10**17 * host + late
+        node = record(r, start, 10, members=(2 * host, 2 * host + 1), group="tp")
+        world = record(r, start + 100, 10, members=(0, 1, 2, 3), group="world", sequence=1)
+        return capture(r, node, world, clock=f"monotonic@{host}")
+
+    t = merge(rank(0, 0, 0), rank(1, 7, 0), rank(2, 3, 1), rank(3, 0, 1))
+    known = {t.groups[g].members: (int(skew) if ok else None)
+             for g, skew, ok in zip(t.group.tolist(), t.skew_ns.values.tolist(), t.skew_ns.mask.tolist(), strict=True)}  # fmt: skip
+    assert known == {(0, 1): 7, (2, 3): 3, (0, 1, 2, 3): None}
+
+
+def test_ranks_on_one_clock_keep_its_relation_where_no_event_connects_them() -> None:
+    pair = [record(r, s, 10) for r, s in ((0, 100), (1, 140))]
+    alone = capture(2, record(2, 500, members=(2,)), clock="unix")
+    t = merge(capture(0, pair[0], clock="unix"), capture(1, pair[1], clock="unix"), alone, align_ends=True)
+    assert t.start_ns.values.tolist() == [0, 400]
+    assert t.skew_ns.values.tolist() == [0, 0]
+    assert not any("sets of ranks" in note for note in t.notes)
 
 
 def test_calibration_options_that_cannot_work() -> None:
