@@ -25,10 +25,10 @@ def _examples() -> ModuleType:
 examples = _examples()
 
 
-@pytest.mark.parametrize("page", examples.pages(), ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("document", examples.pages(), ids=lambda p: p.relative_to(ROOT).as_posix())
 @pytest.mark.filterwarnings("default")
-def test_examples_of_page(page: Path) -> None:
-    session = examples.Session(page).run()
+def test_examples_of_page(document: Path) -> None:
+    session = examples.Session(document).run()
     assert session.ran + session.skipped > 0
     told = "\n".join(map(str, session.failures))
     assert not session.failures, f"{told}\n\nif the new output is right: python docs/examples.py --refresh {session.name}"
