@@ -35,6 +35,8 @@ exclude_patterns = ["_build", "_ext", "api", "Thumbs.db"]
 html_theme = "furo"
 html_title = f"commcanary_lab {release}"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 highlight_language = "none"
 
 
