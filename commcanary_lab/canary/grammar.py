@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,7 @@ class Grammar:
         _ = self._order  # refuses cycles and unused rules
 
     def _check_columns(self) -> None:
-        columns = [np.asarray(c) for c in (self.values, self.counts, self.row_ptr)]
+        columns: list[NDArray[Any]] = [np.asarray(c) for c in (self.values, self.counts, self.row_ptr)]
         values, counts, row_ptr = columns
         remedy = "the program is damaged; compile the canary again"
         for name, column in zip(("values", "counts", "row_ptr"), columns, strict=True):

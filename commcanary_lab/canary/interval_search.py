@@ -26,6 +26,8 @@ CANDIDATES = 320
 MORE_CANDIDATES = 896
 CANDIDATES_PER_INTERVAL = 24
 MAX_ROUNDS = 6
+#: The grid moves by this part of its spacing from round to round.
+GOLDEN = 0.6180339887498949
 #: Positions from which the budget search goes on, per interval: fewer for very long streams.
 MAX_BEAM = 64
 MIN_BEAM = 16
@@ -155,9 +157,8 @@ def _best(rows: Rows, blocks: Blocks, limit: float, max_intervals: int) -> tuple
 def _rounds(rows: Rows, blocks: Blocks, best: NDArray[np.int64], limit: float, max_intervals: int, wanted: int) -> NDArray[np.int64]:
     """Best partition at the candidate cuts, then with candidates ever closer around the best cuts known."""
     m = rows.gap.size
-    first = blocks.cuts
     spacing = max(1, 2 * m // wanted)
-    for _ in range(MAX_ROUNDS):
+    for turn in range(1, MAX_ROUNDS + 1):
         cuts, cost = _best(rows, blocks, limit, max_intervals)
         if cuts.size == 0:
             break
@@ -170,7 +171,8 @@ def _rounds(rows: Rows, blocks: Blocks, best: NDArray[np.int64], limit: float, m
         spacing = max(1, -(-spacing // half))
         window = np.arange(-half, half + 1) * spacing
         near = (inner[:, None] + window).ravel()
-        candidates = np.unique(np.concatenate([best, first[::16], near[(near > 0) & (near < m)]]))
+        grid = (np.arange(wanted // 2) + turn * GOLDEN % 1.0) * m / (wanted // 2)
+        candidates = np.unique(np.concatenate([[0, m], best, grid.astype(np.int64), near[(near > 0) & (near < m)]]))
         blocks = make_blocks(rows, candidates)
     return best
 

@@ -50,10 +50,10 @@ def find_loops(symbols: NDArray[np.integer], min_gain: int = MIN_GAIN) -> Gramma
 
     Examples
     --------
-    >>> names = "ABCDE"
+    >>> names = "ABCDEF"
     >>> token = [0, 1, 2, 3] * 8 + [4]
-    >>> print(find_loops(np.array([4] + token * 50 + [0, 1, 2, 3])).text(names))
-    R0 = E R1^50 R2
+    >>> print(find_loops(np.array([5] + token * 50 + [0, 1, 2, 3])).text(names))
+    R0 = F R1^50 R2
     R1 = R2^8 E
     R2 = A B C D
     """
@@ -67,7 +67,7 @@ def find_loops(symbols: NDArray[np.integer], min_gain: int = MIN_GAIN) -> Gramma
     grammar = folder.grammar()
     if not np.array_equal(expand(grammar, raw.size), raw):
         # only a collision of 61-bit hashes can bring us here; the flat program is always right
-        grammar = Grammar(raw, np.ones(raw.size, np.int64), np.array([0, raw.size]))
+        grammar = Grammar(raw.astype(np.int32), np.ones(raw.size, np.int64), np.array([0, raw.size]))
     return grammar
 
 
