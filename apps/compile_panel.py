@@ -13,7 +13,7 @@ from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact
 
 from .jobs import Job
-from .session import Session
+from .session import Session, sidebar_label
 
 __all__ = ["CompilePanel"]
 
@@ -25,14 +25,14 @@ class CompilePanel:
         self.session = session
         self._job: Job | None = None
         wide = {"sizing_mode": "stretch_width", "size": "small"}
-        self._mode = pmui.RadioButtonGroup(label="Timing", options={"Lossless": "lossless", "Bounded": "records"}, value="lossless", margin=(0, 0, 12, 0), **wide)
+        self._mode = pmui.RadioButtonGroup(label="", options={"Lossless": "lossless", "Bounded": "records"}, value="lossless", margin=(0, 0, 12, 0), **wide)
         self._records = pmui.IntInput(label="Intervals per step, at most", value=8, start=1, end=1_000_000, variant="outlined", margin=(0, 0, 12, 0), visible=False, **wide)
         self._button = pmui.Button(label="Compile this trace", variant="contained", margin=0, disabled=session.trace is None, disable_elevation=True, **wide)
         self._cancel = pmui.Button(label="Cancel", variant="text", margin=0, size="small")
         self._mode.param.watch(lambda e: setattr(self._records, "visible", e.new == "records"), "value")
         self._button.on_click(self._start)
         self._cancel.on_click(self._stop)
-        self.view = pn.Column(self._mode, self._records, self._button, sizing_mode="stretch_width", margin=0)
+        self.view = pn.Column(sidebar_label("Timing of the new canary"), self._mode, self._records, self._button, sizing_mode="stretch_width", margin=0)
         self.progress = pn.Column(sizing_mode="stretch_width", margin=0, visible=False)
 
     def _start(self, _: Any) -> None:

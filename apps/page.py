@@ -13,7 +13,10 @@ from commcanary_lab.workspace import Workspace
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Built", "PageSpec", "Selection", "empty", "failure", "head"]
+__all__ = ["GAP", "Built", "PageSpec", "Selection", "columns", "empty", "failure", "head", "stack"]
+
+#: Between cards, pixels.
+GAP = 16
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,26 @@ class PageSpec:
     needs: str
     gather: Callable[[Workspace, Selection], Any]
     build: Callable[[Any, Session], Built]
+
+
+def stack(cards: Sequence[Any], **params: Any) -> Any:
+    """Return cards below each other."""
+    import panel as pn
+
+    for card in cards[:-1]:
+        card.margin = (0, 0, GAP, 0)
+    return pn.Column(*cards, **{"sizing_mode": "stretch_width", "margin": 0, **params})
+
+
+def columns(left: Sequence[Any], right: Sequence[Any], percent: int) -> Any:
+    """Return two columns of cards that end at the same height."""
+    import panel as pn
+
+    sides = []
+    for cards, share, margin in ((left, percent, (0, GAP, 0, 0)), (right, 100 - percent, 0)):
+        cards[-1].styles = {**cards[-1].styles, "flex": "1 1 auto"}
+        sides.append(stack(cards, margin=margin, styles={"flex": f"{share} 1 0px", "min-width": "0"}))
+    return pn.Row(*sides, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
 
 
 def head(crumb: str, answer: str, figures: Sequence[Figure]) -> Any:

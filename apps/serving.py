@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import os
+import threading
 from pathlib import Path
 
 from commcanary_lab.errors import UsageError
@@ -47,6 +49,7 @@ def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = 
     server = pn.serve({"workbench": create}, address=address, port=port, websocket_origin=hosts, show=show, start=False, title="CommCanary Lab",
                       redirect_root=True, verbose=False, index=None, websocket_max_message_size=1 << 30)
     server.start()
+    threading.Thread(target=_warm, daemon=True, name="workbench-warm").start()
     print(f"Workbench of {folder.path}: http://{address}:{port}/workbench (Ctrl-C stops it)", flush=True)
     try:
         IOLoop.current().start()
@@ -54,6 +57,12 @@ def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = 
         print(flush=True)
     finally:
         server.stop()
+
+
+def _warm() -> None:
+    """Import what the first page needs while nobody waits for it."""
+    for name in ("pandas", "holoviews.plotting.bokeh", "datashader", "commcanary_lab.verify.run"):
+        importlib.import_module(name)
 
 
 def _check_loopback(address: str) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import panel as pn
 import param
 
+from commcanary_lab.views.markup import html
 from commcanary_lab.workspace import Workspace
 
 from .jobs import Jobs
 from .page import Selection
 
-__all__ = ["Session"]
+__all__ = ["Session", "best_canary", "sidebar_label"]
 
 _KEYS = ("page", "trace", "canary", "theme")
 
@@ -59,12 +61,14 @@ class Session(param.Parameterized):
             location.search = search
 
     def open(self, name: str) -> None:
-        """Open an artifact; opening a trace also opens a canary that was compiled from it, if its name says so."""
+        """Open an artifact; a trace brings the canary that its name says was compiled from it, and the other way round."""
         kind = self.workspace.get(name).kind
         if kind == "trace":
-            self.param.update(trace=name, canary=best_canary(name, [a.name for a in self.workspace.list("canary")]) or self.canary)
+            self.param.update(trace=name, canary=best_canary(name, [a.name for a in self.workspace.list("canary")]))
         elif kind == "canary":
-            self.canary = name
+            stem = name.split(".")[0]
+            source = next((a.name for a in self.workspace.list("trace") if a.name.split(".")[0] == stem), self.trace)
+            self.param.update(canary=name, trace=source)
 
     def changed(self) -> None:
         """Say that the workspace has changed."""
@@ -72,7 +76,13 @@ class Session(param.Parameterized):
 
 
 def best_canary(trace: str | None, canaries: list[str]) -> str | None:
-    """Return the canary whose name begins like the trace's, else the first."""
+    """Return the canary whose name begins like the trace's; without a trace, the first."""
     stem = (trace or "").split(".")[0]
     matching = [c for c in canaries if stem and c.startswith(stem + ".")]
-    return (matching or canaries or [None])[0]
+    return (matching or ([] if stem else canaries) or [None])[0]
+
+
+def sidebar_label(text: str, *, section: bool = False, margin: Any = (0, 0, 4, 0)) -> Any:
+    """Return the heading of a part of the side bar, or the label of a control."""
+    style = "font-size:11.5px;letter-spacing:.06em;text-transform:uppercase;font-weight:700" if section else "font-size:12px"
+    return html(f'<div style="{style};color:var(--m)">{escape(text)}</div>', margin=margin)

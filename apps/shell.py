@@ -14,18 +14,22 @@ from commcanary_lab.views.markup import html
 from commcanary_lab.views.theme import THEME_CONFIG
 from commcanary_lab.workspace import ResultCache, Workspace
 
-from .page import Built, PageSpec, empty, failure
+from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
-from .session import Session, best_canary
+from .session import Session, best_canary, sidebar_label
 
 __all__ = ["Shell", "create", "shared_workspace"]
 
 _WATCH_MS = 3000
 _SKELETON_MS = 180
+#: Shown by an empty select; no file has this name.
+_NONE = "/"
 _WORKSPACES: dict[Path, Workspace] = {}
 _CACHE = ResultCache()
 
 _PAGE_SX = {
+    # these two values make pmui leave the palette inside the header alone; the next rule sets what is shown
+    ".MuiAppBar-root": {"bgcolor": "primary.contrastText", "color": "primary.main"},
     "& .header": {"backgroundColor": "var(--mui-palette-background-paper)", "color": "var(--mui-palette-text-primary)", "boxShadow": "none",
                   "borderBottom": "1px solid var(--mui-palette-divider)", "backgroundImage": "none"},
     "& .header .MuiToolbar-root": {"minHeight": "56px", "margin": 0},
@@ -36,8 +40,6 @@ _PAGE_SX = {
     "& .main": {"backgroundColor": "var(--mui-palette-background-default)"},
     "& .main-content": {"padding": "20px 28px 48px", "boxSizing": "border-box"},
 }  # fmt: skip
-
-_LABEL = "font-size:11.5px;letter-spacing:.06em;text-transform:uppercase;color:var(--m);font-weight:700"
 
 
 def shared_workspace() -> Workspace:
@@ -63,6 +65,7 @@ class Shell:
         self._job: Any = None
         self._shown: Any = None
         self._listed: Any = None
+        self._filling = False
         self._skeleton_timer: Any = None
         self.tabs = pmui.TabMenu(items=[{"label": p.title} for p in pages], active=self._index(), margin=(0, 0, 0, 28), align="end",
                                  sx={"& .MuiTab-root": {"color": "var(--mui-palette-text-secondary)"}, "& .MuiTab-root.Mui-selected": {"color": "var(--mui-palette-text-primary)"},
@@ -70,9 +73,9 @@ class Shell:
         self.trace = pmui.Select(label="Trace", options=[], sizing_mode="stretch_width", margin=(0, 0, 12, 0), size="small", variant="outlined")
         self.canary = pmui.Select(label="Canary", options=[], sizing_mode="stretch_width", margin=0, size="small", variant="outlined")
         self.controls = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.body = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        self.body = pn.Column(sizing_mode="stretch_width", margin=0)
         self._list()
-        side = pn.Column(html(f'<div style="{_LABEL}">Open</div>', margin=(4, 0, 12, 0)), self.trace, self.canary, self.controls,
+        side = pn.Column(sidebar_label("Open", section=True, margin=(4, 0, 12, 0)), self.trace, self.canary, self.controls,
                          sizing_mode="stretch_width", margin=0, styles={"padding": "18px 20px"})
         self.page = pmui.Page(
             title="CommCanary Lab", logo=Path(__file__).with_name("assets") / "logo.svg", favicon=Path(__file__).with_name("assets") / "logo.svg",
@@ -104,7 +107,7 @@ class Shell:
             self.session.page = self.pages[event.new].name
 
     def _pick(self, kind: str, name: str | None) -> None:
-        if name and name != getattr(self.session, kind):
+        if not self._filling and name and name != _NONE and name != getattr(self.session, kind):
             self.session.open(name)
 
     def _list(self) -> None:
@@ -115,12 +118,13 @@ class Shell:
             names = [a.name for a in artifacts if a.kind == kind]
             current = getattr(self.session, kind)
             options = names + ([current] if current and current not in names else [])
-            choices = dict(zip(options, options, strict=True)) or {"none yet": ""}
-            select.disabled = not options
-            if select.options != choices:
-                select.options = choices
-            if select.value != (current or ""):
-                select.value = current or ""
+            choices = {**({} if current else {"none": _NONE}), **dict(zip(options, options, strict=True))}
+            if select.options != choices or select.value != (current or _NONE):
+                self._filling = True  # what the program sets is not a choice of the user
+                try:
+                    select.param.update(options=choices, value=current or _NONE, disabled=not options)
+                finally:
+                    self._filling = False
 
     def _rescan(self) -> None:
         """Follow the folder: new files appear, nothing moves when nothing changed."""
@@ -174,9 +178,11 @@ class Shell:
     def _put(self, spec: PageSpec, built: Built) -> None:
         self._shown = self._job
         if built.controls:
-            self.controls[:] = [html(f'<div style="{_LABEL}">{spec.title}</div>', margin=(28, 0, 12, 0)), *built.controls]
+            self.controls[:] = [sidebar_label(spec.title, section=True, margin=(28, 0, 12, 0)), *built.controls]
         else:
             self.controls[:] = []
+        for part in built.main:
+            part.margin = (0, 0, GAP, 0)
         self.body[:] = list(built.main)
 
 

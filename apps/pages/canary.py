@@ -19,9 +19,8 @@ from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Workspace
 
 from ..compile_panel import CompilePanel
-from ..page import Built, PageSpec, Selection, empty, failure, head
+from ..page import Built, PageSpec, Selection, columns, empty, failure, head
 from ..session import Session
-from .overview import columns
 
 __all__ = ["PAGE"]
 
@@ -111,8 +110,8 @@ def _answer(data: Data) -> str:
 
 def _figures(c: Canary) -> list[Figure]:
     return [
-        Figure("Byte ratio", f"{_ratio(c.byte_ratio)} x", f"{format_bytes(c.source.size_bytes)} to {format_bytes(c.size_bytes)}, canonical JSON"),
-        Figure("Event ratio", f"{_ratio(c.event_ratio)} x", f"{c.event_count:,} events in {c.records:,} timing record{'s' * (c.records != 1)}"),
+        Figure("Byte ratio", f"{_ratio(c.byte_ratio)} ×", f"{format_bytes(c.source.size_bytes)} to {format_bytes(c.size_bytes)}, canonical JSON"),
+        Figure("Event ratio", f"{_ratio(c.event_ratio)} ×", f"{c.event_count:,} events in {c.records:,} timing record{'s' * (c.records != 1)}"),
         Figure("Canary", format_bytes(c.size_bytes), "canonical bytes, counted"),
         Figure("Source", format_bytes(c.source.size_bytes), f"{c.source.records_used:,} of {c.source.records_read:,} source records"),
     ]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-import panel as pn
-
 from commcanary_lab.inspect import OperationTable, ops
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.timing import clock_ns, timing_mode
@@ -20,7 +18,7 @@ from commcanary_lab.views.operations import shares_card, table_card
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact, Workspace
 
-from ..page import Built, PageSpec, Selection, empty, failure, head
+from ..page import Built, PageSpec, Selection, columns, empty, failure, head
 from ..session import Session
 from ..workspace_panel import WorkspacePanel
 
@@ -77,15 +75,6 @@ def build(data: Data, session: Session) -> Built:
         table_card(table),
         folder.view,
     ])  # fmt: skip
-
-
-def columns(left: list[Any], right: list[Any], percent: int) -> Any:
-    """Return two columns of cards."""
-    def stack(cards: list[Any]) -> Any:
-        return pn.Column(*cards, sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
-
-    return pn.GridBox(stack(left), stack(right), ncols=2, sizing_mode="stretch_width", margin=0,
-                      styles={"grid-template-columns": f"minmax(0, {percent}fr) minmax(0, {100 - percent}fr)", "gap": "16px", "align-items": "start"})
 
 
 def _answer(trace: Trace, table: OperationTable) -> str:

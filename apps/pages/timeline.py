@@ -77,7 +77,7 @@ def _controls(data: Data, lanes: Lanes) -> list[Any]:
     first.on_click(lambda _: lanes.show(*d.first_view))
     everything.on_click(lambda _: lanes.show(-0.012 * span, 1.012 * span))
     out: list[Any] = [first, everything]
-    rows = data.iterations.rows if data.iterations is not None else ()
+    rows = data.iterations.rows if data.iterations is not None and data.iterations.period > 1 else ()
     known = [r for r in rows if not np.isnan(r.start_us) and not np.isnan(r.duration_us)]
     if len(known) > 1 and not d.ordered_only:
         choice = pmui.IntInput(label=f"Iteration (0 to {len(known) - 1})", value=0, start=0, end=len(known) - 1, size="small", variant="outlined", sizing_mode="stretch_width",
@@ -132,7 +132,7 @@ def _figures(data: Data) -> list[Figure]:
         Figure("Skew p95", format_us(float(np.quantile(skew, 0.95))) if len(skew) else "unknown", f"{origin}, {len(skew):,} events" if len(skew) else "no arrivals per rank"),
         Figure("Duration p95", format_us(float(np.quantile(timed, 0.95))) if len(timed) else "unknown", f"measured, {len(timed):,} events" if len(timed) else "not measured"),
     ]
-    if data.iterations is not None:
+    if data.iterations is not None and data.iterations.period > 1:
         median = data.iterations.median_us
         text = f"{len(data.iterations):,} of {data.iterations.period:,} events each" + (f", median {format_us(median)}" if not np.isnan(median) else "")
         out.append(Figure("Iterations", f"{len(data.iterations):,}", escape(text.split(" of ", 1)[1])))

@@ -16,8 +16,8 @@ from commcanary_lab.views.markup import Figure, html
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Workspace
 
-from ..page import Built, PageSpec, Selection, empty, head
-from ..session import Session
+from ..page import GAP, Built, PageSpec, Selection, empty, head, stack
+from ..session import Session, sidebar_label
 
 __all__ = ["PAGE"]
 
@@ -52,7 +52,7 @@ def build(data: Data, session: Session) -> Built:
     sizes = node_sizes(m.n)
     per_node = pmui.Select(label="GPUs per node", options={"not grouped": 0, **{str(k): k for k in sizes}}, value=8 if 8 in sizes and m.n > 8 else 0,
                            size="small", variant="outlined", sizing_mode="stretch_width", margin=(0, 0, 14, 0))
-    scale = pmui.RadioButtonGroup(label="Colour scale", options={"Logarithmic": True, "Linear": False}, value=spread(m) > 20, size="small",
+    scale = pmui.RadioButtonGroup(label="", options={"Logarithmic": True, "Linear": False}, value=spread(m) > 20, size="small",
                                   sizing_mode="stretch_width", margin=0)
     view = TrafficView(m, log=scale.value, gpus_per_node=per_node.value or None)
 
@@ -64,10 +64,12 @@ def build(data: Data, session: Session) -> Built:
     per_node.param.watch(regroup, "value")
     if per_node.value:
         top.object = head(f"{data.name} · {m.source}", answer(m, per_node.value), _figures(m, per_node.value)).object
-    pair = pn.GridBox(view.heatmap_card, view.links_card, ncols=2, sizing_mode="stretch_width", margin=0,
-                      styles={"grid-template-columns": "auto minmax(0, 1fr)", "gap": "16px", "align-items": "stretch"})
+    view.heatmap_card.margin = (0, GAP, 0, 0)
+    view.bars_card.styles = {"flex": "1 1 auto"}
+    pair = pn.Row(view.heatmap_card, stack([view.links_card, view.bars_card], styles={"flex": "1 1 0px", "min-width": "0"}), sizing_mode="stretch_width", margin=0,
+                  styles={"align-items": "stretch"})
     notes = notes_html(m.notes, ())
-    return Built([top, pair, view.bars_card, *([paper(html(notes))] if notes else [])], [per_node, scale])
+    return Built([top, pair, *([paper(html(notes))] if notes else [])], [per_node, sidebar_label("Colour scale"), scale])
 
 
 def answer(m: TrafficMatrix, per_node: int | None) -> str:

@@ -14,7 +14,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
 from commcanary_lab.views.markup import html, rows_html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
-from commcanary_lab.views.theme import NEUTRAL, op_color, paper
+from commcanary_lab.views.theme import NEUTRAL, op_color, paper, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +124,7 @@ def error_chart(bounds: list[FieldBound]) -> Any:
     labels = hv.Labels({"x": [b.largest for b in shown], "y": position, "text": [b.text for b in shown]}, ["x", "y"], "text").opts(
         text_align="left", text_baseline="middle", xoffset=top * 0.012, text_font_size="12px", text_color=NEUTRAL)
     return (bars * labels).opts(
-        hv.opts.Overlay(responsive=True, height=30 * n + 60, xlim=(0, top * 1.22), ylim=(-0.6, n - 0.4), xlabel="largest error", ylabel="", title="", toolbar=None,
+        hv.opts.Overlay(responsive=True, height=30 * n + 60, xlim=(0, top * 1.22), ylim=(-0.6, n - 0.4), xlabel="largest error", ylabel="", title="", toolbar=None, hooks=[plain],
                         xformatter=fmt.time_ticks(), yticks=list(zip(position, [b.words for b in shown], strict=True)), show_grid=False, show_legend=False))
 
 

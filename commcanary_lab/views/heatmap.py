@@ -15,7 +15,7 @@ from commcanary_lab.views.links import links_csv, links_frame, links_table, sele
 from commcanary_lab.views.markup import coverage_text, html, title_html
 from commcanary_lab.views.rank_bars import RANK_LEGEND, rank_bars
 from commcanary_lab.views.tables import download
-from commcanary_lab.views.theme import AMOUNT, NEUTRAL, paper, smooth
+from commcanary_lab.views.theme import AMOUNT, NEUTRAL, paper, plain, smooth
 
 if TYPE_CHECKING:
     from commcanary_lab.views.links import Brush
@@ -199,7 +199,7 @@ def _image_options(m: TrafficMatrix, log: bool) -> dict[str, Any]:
                       formatters={"$x": fmt.rank_hover(m.ranks.tolist()), "$y": fmt.rank_hover(m.ranks.tolist()), "@image": fmt.bytes_hover()})
     return {
         "cmap": smooth(AMOUNT), "cnorm": "log" if log else "linear", "clim": (low, high), "colorbar": True, "clipping_colors": {"NaN": (0, 0, 0, 0)},
-        "colorbar_opts": {"formatter": fmt.bytes_ticks(), "ticker": FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log)), "width": 10, "bar_line_color": None,
+        "clabel": " ", "colorbar_opts": {"formatter": fmt.bytes_ticks(), "ticker": FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log)), "width": 10, "bar_line_color": None,
                           "padding": 8, "title": "", "major_tick_line_color": None},
         "tools": [hover, "box_select"], "default_tools": ["pan", "wheel_zoom", "box_zoom", "reset", "save"], "hooks": [_smooth_off],
     }  # fmt: skip
@@ -239,6 +239,7 @@ def _rank_axes(m: TrafficMatrix) -> Any:
             if isinstance(span, Range1d):
                 span.bounds = (-0.5, m.n - 0.5)
         plot.state.toolbar.autohide = True
+        plain(plot, element)
 
     return apply
 

@@ -115,7 +115,9 @@ class Lanes:
                    y_range=Range1d(count - 0.5, -0.5), tools=[PanTool(dimensions="width"), wheel, BoxZoomTool(dimensions="width"), ResetTool(), SaveTool()],
                    active_scroll=None, toolbar_location="above", output_backend="canvas", min_border_left=self._left, min_border_right=18)
         f.toolbar.autohide = True
+        f.toolbar_inner = True
         f.toolbar.logo = None
+        f.outline_line_color = None
         f.image_rgba(image="image", x="x", y="y", dw="dw", dh="dh", source=self._sources["density"])
         f.quad(left="left", right="right", top="top", bottom="bottom", source=self._sources["overlap"], fill_color=NEUTRAL, fill_alpha=0.55, line_color=None)
         bars = f.quad(left="left", right="right", top="top", bottom="bottom", source=self._sources["bars"], fill_color="color", fill_alpha=0.85, line_color="color", line_width=0.6)
@@ -150,6 +152,7 @@ class Lanes:
         tool.overlay.update(fill_color=NEUTRAL, fill_alpha=0.16, line_color=NEUTRAL, line_width=1, line_alpha=1, line_dash="solid")
         f.add_tools(tool)
         f.yaxis.visible = f.xaxis.visible = f.grid.visible = False
+        f.outline_line_color = None
         return f
 
     # -- drawing ------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ _CSS = """
 .cl .tree summary::before { content: '\\25be'; color: var(--m); margin-right: 7px; display: inline-block; }
 .cl .tree details:not([open]) > summary::before { content: '\\25b8'; }
 .cl .tree summary:hover { background: var(--s); } .cl .tree summary:focus-visible { outline: 2px solid var(--a); }
-.cl .tree .s { display: flex; align-items: baseline; gap: 9px; white-space: nowrap; padding-left: 2px; }
+.cl .tree .s { display: flex; align-items: baseline; gap: 0 9px; flex-wrap: wrap; padding-left: 2px; }
 .cl .tree .s i { width: 9px; height: 9px; border-radius: 2px; display: inline-block; flex: none; }
 .cl .tree .x { color: var(--a); font-weight: 700; } .cl .tree .g { color: var(--m); } .cl .tree .more { color: var(--m); padding-left: 2px; }
 """

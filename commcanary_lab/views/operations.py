@@ -12,7 +12,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
 from commcanary_lab.views.markup import coverage_text, html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
-from commcanary_lab.views.theme import NEUTRAL, op_color, paper
+from commcanary_lab.views.theme import NEUTRAL, op_color, paper, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ def table_card(operations: OperationTable, **params: Any) -> Any:
     pn = panel()
     missing = operations.events - operations.measured
     timing = "no event has a measured time" if not operations.measured else f"{missing:,} without a measured time" if missing else "all measured"
-    head = pn.Row(html(title_html("Operations", f"{operations.events:,} events in {len(operations):,} rows (operation x size x group); {timing}")),
+    head = pn.Row(html(title_html("Operations", f"{operations.events:,} events in {len(operations):,} row{'s' * (len(operations) != 1)} (operation x size x group); {timing}")),
                   download(lambda: ops_csv(operations), "operations.csv"), sizing_mode="stretch_width", margin=0)
     return paper(head, operation_table(operations), **params)
 
@@ -160,5 +160,5 @@ def _bars(hv: Any, names: list[str], shares: list[float], words: list[str], colo
         text_align="left", text_baseline="middle", xoffset=0.008, text_font_size="12px", text_color=NEUTRAL)
     top = max(shares, default=1.0)
     return (bars * labels).opts(
-        hv.opts.Overlay(responsive=True, height=30 * n + 46, xlim=(0, top * 1.32), ylim=(-0.6, n - 0.4), xlabel="", ylabel="", title="", xaxis=None, toolbar=None,
+        hv.opts.Overlay(responsive=True, height=30 * n + 46, xlim=(0, top * 1.32), ylim=(-0.6, n - 0.4), xlabel="", ylabel="", title="", xaxis=None, toolbar=None, hooks=[plain],
                         yticks=list(zip(position, names, strict=True)), show_grid=False, show_legend=False))

@@ -10,7 +10,7 @@ from commcanary_lab.traffic import TrafficMatrix
 from commcanary_lab.units import format_bytes
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews
-from commcanary_lab.views.theme import NEUTRAL
+from commcanary_lab.views.theme import NEUTRAL, plain
 
 __all__ = ["RANK_LEGEND", "rank_bars"]
 
@@ -71,6 +71,8 @@ def _axes(m: TrafficMatrix, top: float) -> Any:
         axis.ticker = FixedTicker(ticks=list(range(m.n))) if m.n <= 32 else AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=12)
         plot.state.yaxis[0].ticker = FixedTicker(ticks=fmt.byte_tick_values(0.0, top))
         plot.state.toolbar.autohide = True
+        plot.state.toolbar_inner = True
+        plain(plot, element)
         plot.state.ygrid.grid_line_alpha = 1
         plot.state.ygrid.visible = True
 

@@ -19,20 +19,24 @@ _CSS = """
 .tabulator { font-family: Roboto, 'Helvetica Neue', Arial, sans-serif; font-size: 13px; font-variant-numeric: tabular-nums; border: 0 !important; background: transparent !important; color: var(--cl-t) !important; }
 .tabulator .tabulator-header { background: transparent !important; border-bottom: 1px solid var(--cl-d) !important; color: var(--cl-m) !important; font-weight: 500; }
 .tabulator .tabulator-header .tabulator-col, .tabulator .tabulator-header .tabulator-headers { background: transparent !important; border-right: 0 !important; }
-.tabulator .tabulator-header .tabulator-col .tabulator-col-content { padding: 5px 8px !important; }
+.tabulator .tabulator-header .tabulator-col .tabulator-col-content { padding: 5px 14px 5px 8px !important; }
 .tabulator .tabulator-header .tabulator-col-title { font-size: 12px; font-weight: 500; color: var(--cl-m) !important; white-space: normal !important; }
 .tabulator .tabulator-cell, .tabulator .tabulator-cell * { font-size: 13px !important; line-height: 18px; }
 .tabulator .tabulator-tableholder, .tabulator .tabulator-table { background: transparent !important; color: var(--cl-t) !important; }
 .tabulator-row, .tabulator-row.tabulator-row-even { background: transparent !important; border-bottom: 1px solid var(--cl-d) !important; border-top: 0 !important; color: var(--cl-t) !important; min-height: 30px !important; }
 .tabulator-row:hover { background: color-mix(in srgb, var(--cl-t) 5%, transparent) !important; }
-.tabulator-row .tabulator-cell { border-right: 0 !important; padding: 6px 8px !important; color: var(--cl-t) !important; height: 30px !important; }
+.tabulator-row .tabulator-cell { border-right: 0 !important; padding: 6px 14px 6px 8px !important; color: var(--cl-t) !important; height: 30px !important; }
 .tabulator .tabulator-footer { background: transparent !important; border-top: 0 !important; color: var(--cl-m) !important; padding: 6px 0 0 !important; font-weight: 400; }
 .tabulator .tabulator-footer .tabulator-page { color: var(--cl-m) !important; background: transparent !important; border: 1px solid var(--cl-d) !important; border-radius: 6px !important; padding: 2px 8px !important; margin: 0 2px !important; font-size: 12px; }
 .tabulator .tabulator-footer .tabulator-page.active { color: var(--cl-t) !important; border-color: var(--cl-m) !important; }
 .tabulator .tabulator-footer .tabulator-page:disabled { opacity: .35; }
+.tabulator .tabulator-footer:has(.tabulator-pages > .tabulator-page:only-child) { display: none; }
 .tabulator .tabulator-placeholder { color: var(--cl-m); }
 .tabulator .tabulator-placeholder .tabulator-placeholder-contents { color: var(--cl-m); font-weight: 400; font-size: 13px; white-space: normal; }
-.tabulator-col-sorter .tabulator-arrow { opacity: .45; }
+.tabulator .tabulator-col .tabulator-col-sorter { opacity: 0; right: 0 !important; }
+.tabulator .tabulator-col:hover .tabulator-col-sorter, .tabulator .tabulator-col[aria-sort=ascending] .tabulator-col-sorter, .tabulator .tabulator-col[aria-sort=descending] .tabulator-col-sorter { opacity: .8; }
+.tabulator .tabulator-header .tabulator-col .tabulator-col-title { padding-right: 0 !important; }
+.tabulator .tabulator-header .tabulator-col:first-child .tabulator-col-content, .tabulator-row .tabulator-cell:first-child { padding-left: 0 !important; }
 """
 
 
@@ -108,4 +112,4 @@ def table(frame: pd.DataFrame, columns: Mapping[str, TableColumn], *, page_size:
 def download(content: Callable[[], str], filename: str, label: str = "CSV") -> Any:
     """Return a button that downloads text made when it is pressed."""
     return material().FileDownload(callback=lambda: StringIO(content()), filename=filename, label=label, variant="text", size="small", icon="download",
-                                   margin=0, width=90, description=f"Download {filename}")
+                                   margin=(-4, -6, 0, 0), width=72, align="start", description=f"Download {filename}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from commcanary_lab.views.extra import material
 
-__all__ = ["ACCENT", "AMOUNT", "DIFFERENCE", "NEUTRAL", "OP_COLORS", "THEME_CONFIG", "op_color", "paper", "smooth"]
+__all__ = ["ACCENT", "AMOUNT", "DIFFERENCE", "NEUTRAL", "OP_COLORS", "THEME_CONFIG", "op_color", "paper", "plain", "smooth"]
 
 #: Perceptually uniform, monotone in lightness: more is brighter. The darkest end is cut so that it stands out on a dark page.
 AMOUNT = (
@@ -104,6 +104,12 @@ def _config(dark: bool) -> dict[str, Any]:
 
 #: Material settings of both modes, for every pmui object of a figure or page.
 THEME_CONFIG = {"light": _config(False), "dark": _config(True)}
+
+
+def plain(plot: Any, element: Any) -> None:
+    """HoloViews hook: no outline around the frame, no logo."""
+    plot.state.outline_line_color = None
+    plot.state.toolbar.logo = None
 
 
 def paper(*objects: Any, **params: Any) -> Any:

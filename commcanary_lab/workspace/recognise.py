@@ -20,7 +20,7 @@ _MAX_PROBED = 16
 _FORMAT = re.compile(rb'"format"\s*:\s*"([\w.\-]{1,80})"')
 _TIMING = re.compile(rb'"timing"\s*:\s*"(lossless|bounded_approximate)"')
 _KINETO = re.compile(rb'"traceEvents"\s*:')
-_SHARD = re.compile(rb"commcanary_lab\.shard\.v\d+")
+_SHARD = re.compile(rb'"format"\s*:\s*"commcanary_lab\.shard\.v\d+"')
 
 _CANARY = "commcanary_lab.canary.v1"
 _TRACE = "commcanary.trace.v1"
@@ -78,12 +78,13 @@ def _json(path: Path) -> Recognised:
     """Canonical files sort their keys, so the format may stand anywhere: the whole file is scanned."""
     formats: set[str] = set()
     timing = None
+    with path.open("rb") as f:
+        if _SHARD.search(f.readline(512)):
+            return Recognised("trace", "recorder shard")
     for chunk in _chunks(path):
         formats.update(m.decode("ascii", "replace") for m in _FORMAT.findall(chunk))
         found = _TIMING.search(chunk)
         timing = found.group(1).decode() if found else timing
-        if _SHARD.search(chunk):
-            return Recognised("trace", "recorder shard")
         if _KINETO.search(chunk) and not formats:
             return Recognised("trace", "Kineto profile")
     if _CANARY in formats:
