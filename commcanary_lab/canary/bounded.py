@@ -12,7 +12,7 @@ import numpy.typing as npt
 from commcanary_lab.canary.codec import encode as encode_column
 from commcanary_lab.canary.commit import Committer
 from commcanary_lab.canary.intervals import Encoding, Partition, encode, partition_streams, partition_streams_by_budget
-from commcanary_lab.canary.streams import APPROXIMATED, ERROR_FIELDS, BoundedStream, ExactStream, StepStream
+from commcanary_lab.canary.streams import APPROXIMATED, ERROR_FIELDS, BoundedStream, ExactStream, StepStream, skew_of
 from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.errors import BudgetError
 
@@ -52,7 +52,7 @@ def bound_streams(
     by_shape: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for i, s in enumerate(streams):
         if s.rows:
-            by_shape[(*(n for n in APPROXIMATED if n in s.scalars), s.arrival_ns.shape[1])].append(i)
+            by_shape[(*(n for n in APPROXIMATED if n in s.scalars), s.arrival_ns.shape[1], s.arrival_is_skew)].append(i)
     out: list[StepStream] = list(streams)
     for steps in by_shape.values():
         members = [streams[i] for i in steps]
@@ -72,24 +72,17 @@ class _Fields:
     def __init__(self, example: ExactStream) -> None:
         self.scalars = [n for n in APPROXIMATED if n in example.scalars]
         self.width = example.arrival_ns.shape[1]
-        self.skew = len(self.scalars) if self.width else None
-        self.kinds = [*self.scalars, *(["skew_ns", *["arrival_ns"] * self.width] if self.width else []), "gap_ns", "prefix_gap_ns"]
+        has_skew = example.arrival_is_skew or self.width > 1
+        self.skew = len(self.scalars) if has_skew else None
+        self.first_arrival = len(self.scalars) + has_skew
+        self.kinds = [*self.scalars, *(["skew_ns"] if has_skew else []), *["arrival_ns"] * self.width, "gap_ns", "prefix_gap_ns"]
         self.whole = np.array([n != "pressure" for n in self.kinds[:-2]], np.bool_)
 
     def matrix(self, s: ExactStream) -> npt.NDArray[np.float64]:
         """Values of one stream, shape (F, m)."""
-        rows = [np.asarray(s.scalars[n], np.float64) for n in self.scalars]
-        if self.width:
-            rows += [_skew(s.arrival_ns).astype(np.float64), *s.arrival_ns.T.astype(np.float64)]
-        return np.stack(rows) if rows else np.zeros((0, s.rows))
-
-
-def _skew(arrival: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Skew of each row; a single value is the skew itself."""
-    if arrival.shape[1] == 1:
-        return arrival[:, 0]
-    out: npt.NDArray[np.int64] = arrival.max(axis=1) - arrival.min(axis=1)
-    return out
+        skew = skew_of(s.arrival_ns, s.arrival_is_skew)
+        rows = [*(s.scalars[n] for n in self.scalars), *([] if skew is None else [skew]), *s.arrival_ns.T]
+        return np.array(rows, np.float64).reshape(len(rows), s.rows)
 
 
 def _bound_alike(
@@ -113,9 +106,12 @@ def _bound_alike(
 
 def _stream(s: ExactStream, table: _Fields, found: Encoding, a: int, b: int) -> BoundedStream:
     middles, errors = found.middles[:, a:b], found.errors[:, a:b]
-    first_arrival = len(table.scalars) + 1
     scalars = {n: middles[i] if n == "pressure" else middles[i].astype(np.int64) for i, n in enumerate(table.scalars)}
-    arrival = middles[first_arrival : first_arrival + table.width].T.astype(np.int64) if table.width else np.zeros((b - a, 0), np.int64)
+    arrival = (
+        middles[table.first_arrival : table.first_arrival + table.width].T.astype(np.int64)
+        if table.width
+        else np.zeros((b - a, 0), np.int64)
+    )
     stated: dict[str, npt.NDArray[Any]] = {}
     for kind, row in zip(table.kinds, errors, strict=True):
         row = row if kind == "pressure" else row.astype(np.int64)
@@ -123,7 +119,16 @@ def _stream(s: ExactStream, table: _Fields, found: Encoding, a: int, b: int) -> 
     exact = {n: v for n, v in s.scalars.items() if n in ("message_sequence", "split")}
     gap = found.gap_ns[a:b]
     return BoundedStream(
-        found.rows[a:b], gap, gap + found.residual_ns[a:b], found.gap_sum_ns[a:b], scalars, exact, np.ascontiguousarray(arrival), stated, ()
+        found.rows[a:b],
+        gap,
+        gap + found.residual_ns[a:b],
+        found.gap_sum_ns[a:b],
+        scalars,
+        exact,
+        np.ascontiguousarray(arrival),
+        stated,
+        (),
+        s.arrival_is_skew,
     )
 
 
@@ -199,5 +204,7 @@ def interval_errors(
     errors["prefix_gap_ns"] = np.maximum.reduceat(np.abs(drift - np.repeat(before, stream.lengths)), firsts)
     if arrival_ns.shape[1]:
         errors["arrival_ns"] = np.maximum.reduceat(np.abs(expanded.arrival_ns - arrival_ns).max(axis=1), firsts)
-        errors["skew_ns"] = largest(_skew(expanded.arrival_ns), _skew(arrival_ns))
+    encoded_skew, true_skew = skew_of(expanded.arrival_ns, stream.arrival_is_skew), skew_of(arrival_ns, stream.arrival_is_skew)
+    if encoded_skew is not None and true_skew is not None:
+        errors["skew_ns"] = largest(encoded_skew, true_skew)
     return np.add.reduceat(gap_ns, firsts), errors

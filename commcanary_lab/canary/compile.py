@@ -169,5 +169,12 @@ def _exact_streams(
         has = fields.patterns[pattern]
         p, q = int(arrival.pointers[a]), int(arrival.pointers[b])
         width = (q - p) // (b - a) if b > a else 0
-        out.append(ExactStream(gap[a:b], {n: v[a:b] for n, v in scalars.items() if n in has}, arrival.values[p:q].reshape(b - a, width)))
+        out.append(
+            ExactStream(
+                gap[a:b],
+                {n: v[a:b] for n, v in scalars.items() if n in has},
+                arrival.values[p:q].reshape(b - a, width),
+                "arrival_skew" in has,
+            )
+        )
     return out

@@ -72,14 +72,14 @@ def read_canary(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Ca
 
 def read_canary_bytes(data: bytes, *, file: str = "<memory>", limits: Limits = DEFAULT) -> Canary:
     """Read a canary from bytes; see `read_canary`."""
-    document = loads_strict(data, file)
     try:
+        document = loads_strict(data, file)
         return _Reader(limits).canary(document)
     except LabError as e:
         raise FormatError(
-            [Problem(p.what, file=file, field=p.field, remedy=p.remedy or "the canary is damaged; compile it again") for p in e.problems]
+            [Problem(p.what, file=file, line=p.line, field=p.field, remedy=p.remedy or "the canary is damaged; compile it again") for p in e.problems]
         ) from None
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as e:
+    except (AttributeError, IndexError, KeyError, OverflowError, StopIteration, TypeError, ValueError) as e:
         raise FormatError(f"not a valid canary: {type(e).__name__}: {e}", file=file, remedy="compile it again") from None
 
 
@@ -190,6 +190,9 @@ class _Reader:
             if key in table:
                 values = decode(table[key], n)
                 columns[key] = Column(np.maximum(values, 0), values >= 0)
+        if n and "op" not in columns:
+            raise FormatError("signatures name no operation", field="signatures.op")
+        columns.setdefault("op", Coded.constant(n, None))
         group = decode(table["group"], n)
         _in_range("signatures.group", group, len(groups))
         rank_sets = tuple(tuple(s) for s in document.get("rank_sets", []))
@@ -243,7 +246,7 @@ class _Reader:
                 if len(encoded) != width:
                     raise FormatError(f"step {i} has {len(encoded)} arrivals, expected {width}", field="exact.arrival_ns")
                 arrival = np.stack([decode(e, rows) for e in encoded], axis=1)
-            out[i] = ExactStream(decode(next(columns["gap_ns"][1]), rows), scalars, arrival)
+            out[i] = ExactStream(decode(next(columns["gap_ns"][1]), rows), scalars, arrival, shape.is_skew(i))
         for name, (_, parts) in columns.items():
             if next(parts, None) is not None:
                 raise FormatError("has values for more steps than the program has", field=f"exact.{name}")
@@ -276,6 +279,7 @@ class _Reader:
                 plain.arrivals(step),
                 plain.errors(step),
                 tuple(hashes[a:b]),
+                shape.is_skew(step),
             )
         return out
 
@@ -301,6 +305,10 @@ class _Shape:
         """Arrivals per execution."""
         p = self.patterns[step]
         return int(self.sizes[step]) if "arrival_each" in p else int("arrival_skew" in p)
+
+    def is_skew(self, step: int) -> bool:
+        """Whether the one arrival is the skew."""
+        return "arrival_skew" in self.patterns[step]
 
 
 class _Dense:
@@ -335,7 +343,9 @@ class _Dense:
     def _has_error(self, name: str, step: int) -> bool:
         if name in ("gap_ns", "prefix_gap_ns"):
             return True
-        return self._shape.width(step) > 0 if name in ("skew_ns", "arrival_ns") else name in self._shape.patterns[step]
+        if name == "skew_ns":
+            return self._shape.is_skew(step) or self._shape.width(step) > 1
+        return self._shape.width(step) > 0 if name == "arrival_ns" else name in self._shape.patterns[step]
 
     def scalars(self, step: int) -> dict[str, npt.NDArray[Any]]:
         return {n: next(parts) for n, parts in self._scalars.items() if n in self._shape.patterns[step]}

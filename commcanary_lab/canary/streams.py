@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["APPROXIMATED", "ERROR_FIELDS", "BoundedStream", "ExactStream", "StepStream"]
+__all__ = ["APPROXIMATED", "ERROR_FIELDS", "BoundedStream", "ExactStream", "StepStream", "skew_of"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -32,11 +32,14 @@ class ExactStream:
         The scalar fields that the step's pattern has.
     arrival_ns : ndarray of int64, shape (m, w)
         Arrivals: w = k offsets, 1 skew, or 0.
+    arrival_is_skew : bool
+        Whether the one arrival is the skew (a group of one rank has one arrival that is not).
     """
 
     gap_ns: IntArray
     scalars: Mapping[str, npt.NDArray[Any]]
     arrival_ns: IntArray
+    arrival_is_skew: bool = False
 
     @property
     def rows(self) -> int:
@@ -79,6 +82,7 @@ class BoundedStream:
     arrival_ns: IntArray
     errors: Mapping[str, npt.NDArray[Any]]
     commitments: tuple[str, ...]
+    arrival_is_skew: bool = False
 
     @property
     def rows(self) -> int:
@@ -90,7 +94,23 @@ class BoundedStream:
         gap = np.repeat(self.gap_ns, self.lengths)
         gap[np.cumsum(self.lengths) - 1] = self.last_gap_ns
         scalars = {name: np.repeat(values, self.lengths) for name, values in self.scalars.items()}
-        return ExactStream(gap, {**scalars, **self.exact}, np.repeat(self.arrival_ns, self.lengths, axis=0))
+        return ExactStream(gap, {**scalars, **self.exact}, np.repeat(self.arrival_ns, self.lengths, axis=0), self.arrival_is_skew)
+
+
+def skew_of(arrival_ns: IntArray, arrival_is_skew: bool) -> IntArray | None:
+    """Return the skew of each row of arrivals, or None where it cannot differ from 0 (no arrivals, or one rank).
+
+    Examples
+    --------
+    >>> skew_of(np.array([[0, 3, 1]]), False).tolist(), skew_of(np.array([[7]]), True).tolist(), skew_of(np.array([[7]]), False)
+    ([3], [7], None)
+    """
+    if arrival_is_skew:
+        return arrival_ns[:, 0]
+    if arrival_ns.shape[1] < 2:
+        return None
+    out: IntArray = arrival_ns.max(axis=1) - arrival_ns.min(axis=1)
+    return out
 
 
 StepStream = ExactStream | BoundedStream
