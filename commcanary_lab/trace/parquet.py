@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.canonical import atomic_file
-from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.errors import FormatError, InputError, LabError
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.invariants import check_trace
 from commcanary_lab.trace.model import Trace
-from commcanary_lab.trace.parquet_meta import METADATA_KEY, decode_metadata, encode_metadata
+from commcanary_lab.trace.parquet_meta import decode_metadata, encode_metadata
 from commcanary_lab.trace.timing import in_time_order
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def write_parquet(trace: Trace, path: str | os.PathLike[str]) -> int:
     """
     from pyarrow import parquet
 
-    schema = _schema(with_ids=trace.ids is not None).with_metadata({METADATA_KEY: encode_metadata(trace)})
+    schema = _schema(with_ids=trace.ids is not None).with_metadata(encode_metadata(trace))
     with atomic_file(path) as f:
-        with parquet.ParquetWriter(f, schema, compression="zstd") as writer:
+        with parquet.ParquetWriter(f, schema, compression="zstd", write_page_checksum=True) as writer:
             for start in range(0, len(trace), _ROW_GROUP):
                 writer.write_table(_table(trace.rows(slice(start, start + _ROW_GROUP)), schema))
         return f.tell()
@@ -99,16 +99,19 @@ def read_parquet(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Trac
             if f.read(len(MAGIC)) != MAGIC:
                 raise FormatError("is not a Parquet file", file=name, remedy="let open recognise the format")
             f.seek(0)
-            with parquet.ParquetFile(f) as source:
+            with parquet.ParquetFile(f, page_checksum_verification=True) as source:
                 limits.check_events(source.metadata.num_rows, name)
-                about = _metadata(source.schema_arrow, name)
+                about = decode_metadata(source.schema_arrow.metadata or {}, name)
                 _check_columns(source.schema_arrow, name)
                 table = source.read()
         columns = _columns(table, name)
-    except (pa.ArrowException, OSError) as e:
+    except LabError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError) as e:
         if isinstance(e, OSError) and e.strerror:
             raise InputError(f"cannot be read: {e.strerror}", file=name, remedy="check the path and its permissions") from None
-        raise FormatError(f"is damaged: {str(e).splitlines()[0]}", file=name, remedy="copy the file again, or write it again") from None
+        what = (str(e).splitlines() or [type(e).__name__])[0]
+        raise FormatError(f"is damaged: {what}", file=name, remedy="copy the file again, or write it again") from None
     limits.check_groups(len(about["groups"]), name)
     trace = Trace.build(table.num_rows, **columns, **about)
     check_trace(in_time_order(trace), name)
@@ -165,17 +168,6 @@ def _id_array(ids: Ragged) -> pa.Array:
     known = np.packbits(ids.lengths > 0, bitorder="little")
     buffers = [pa.py_buffer(np.ascontiguousarray(a)) for a in (known, ids.pointers, ids.values)]
     return pa.Array.from_buffers(pa.large_string(), len(ids), buffers)
-
-
-def _metadata(schema: pa.Schema, file: str) -> dict[str, Any]:
-    data = (schema.metadata or {}).get(METADATA_KEY)
-    if data is None:
-        raise FormatError(
-            f"the metadata {METADATA_KEY.decode()!r} is missing: another program wrote this Parquet file",
-            file=file,
-            remedy="open the original source, or a Parquet file that `open -o` wrote",
-        )
-    return decode_metadata(data, file)
 
 
 def _check_columns(schema: pa.Schema, file: str) -> None:

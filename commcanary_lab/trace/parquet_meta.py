@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from commcanary_lab.canonical import canonical_bytes
+from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import FormatError
 from commcanary_lab.trace.groups import ProcessGroup
 from commcanary_lab.trace.model import ImportCoverage, Trace, UnsizedRow
 
-__all__ = ["METADATA_KEY", "PARQUET_FORMAT", "decode_metadata", "encode_metadata"]
+__all__ = ["DIGEST_KEY", "METADATA_KEY", "PARQUET_FORMAT", "decode_metadata", "encode_metadata"]
 
-#: Key of the file's metadata.
+#: Keys of the file's metadata: the content, and its SHA-256 (pages have their own checksums).
 METADATA_KEY = b"commcanary_lab"
+DIGEST_KEY = b"commcanary_lab.sha256"
 
 PARQUET_FORMAT = "commcanary_lab.trace.parquet.v1"
 
@@ -33,8 +35,8 @@ class _Metadata(msgspec.Struct):
     source_format: str
 
 
-def encode_metadata(trace: Trace) -> bytes:
-    """Encode what is not per event as canonical JSON.
+def encode_metadata(trace: Trace) -> dict[bytes, bytes]:
+    """Encode what is not per event, as canonical JSON with its digest.
 
     Raises
     ------
@@ -54,17 +56,28 @@ def encode_metadata(trace: Trace) -> bytes:
         list(trace.unsized),
         trace.source_format,
     )
-    return canonical_bytes(msgspec.to_builtins(metadata))
+    data = canonical_bytes(msgspec.to_builtins(metadata))
+    return {METADATA_KEY: data, DIGEST_KEY: sha256_hex(data).encode()}
 
 
-def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
+def decode_metadata(metadata: Mapping[bytes, bytes], file: str) -> dict[str, Any]:
     """Decode to the fields of a `Trace`.
 
     Raises
     ------
     FormatError
-        If the metadata is damaged, or of another version.
+        If the metadata is missing, damaged, or of another version.
     """
+    data = metadata.get(METADATA_KEY)
+    if data is None:
+        raise FormatError(
+            f"the metadata {METADATA_KEY.decode()!r} is missing: another program wrote this Parquet file",
+            file=file,
+            remedy="open the original source, or a Parquet file that `open -o` wrote",
+        )
+    if metadata.get(DIGEST_KEY) != sha256_hex(data).encode():
+        raise FormatError("the metadata is damaged: its digest differs", file=file, field=METADATA_KEY.decode(),
+                          remedy="copy the file again, or write it again")  # fmt: skip
     try:
         m = msgspec.json.decode(data, type=_Metadata)
     except msgspec.DecodeError as e:
