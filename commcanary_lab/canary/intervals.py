@@ -310,7 +310,7 @@ def partition_by_budget(
     Examples
     --------
     >>> partition_by_budget(np.array([10, 12, 10, 90]), np.zeros((0, 4)), None, np.array([1.0, np.inf])).boundaries.tolist()
-    [0, 2, 4]
+    [0, 3, 4]
     """
     rows = _rows(gap_ns, fields, valid, whole, budgets, gap_rule, skew)
     return _covers(rows, np.array([0, rows.gap.size]))[0]
