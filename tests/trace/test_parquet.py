@@ -113,8 +113,10 @@ def test_no_damage_changes_what_is_read(path: Path) -> None:
 
 
 def test_damaged_metadata_is_found(path: Path) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b"[\"tp0\",", b"[\"tp9\","))
+    table = pq.read_table(path)
+    about = dict(table.schema.metadata)
+    about[METADATA_KEY] = about[METADATA_KEY].replace(b'["tp0",', b'["tp9",')
+    pq.write_table(table.replace_schema_metadata(about), path)
     assert refusal(path) == "commcanary_lab: the metadata is damaged: its digest differs; copy the file again, or write it again"
 
 
