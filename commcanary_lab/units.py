@@ -27,7 +27,7 @@ def us_to_ns(time_us: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray
         The nearest whole nanosecond.
     exact : ndarray of bool
         True where the input is a whole number of nanoseconds, that is, where ``time_ns / 1000`` gives the same
-        float64 back. (``x * 1000`` alone would not do: 78.296 * 1000 is 78295.99999999999 in float64 arithmetic.)
+        float64 back. (``x * 1000`` alone would not do: 1.001 * 1000 is 1000.9999999999999 in float64 arithmetic.)
 
     Examples
     --------
