@@ -25,14 +25,29 @@ class CompilePanel:
         self.session = session
         self._job: Job | None = None
         wide = {"sizing_mode": "stretch_width", "size": "small"}
-        self._mode = pmui.RadioButtonGroup(label="", options={"Lossless": "lossless", "Bounded": "records"}, value="lossless", margin=(0, 0, 12, 0), **wide)
-        self._records = pmui.IntInput(label="Intervals per step, at most", value=8, start=1, end=1_000_000, variant="outlined", margin=(0, 0, 12, 0), visible=False, **wide)
-        self._button = pmui.Button(label="Compile this trace", variant="contained", margin=0, disabled=session.trace is None, disable_elevation=True, **wide)
+        self._mode = pmui.RadioButtonGroup(
+            label="", options={"Lossless": "lossless", "Bounded": "records"}, value="lossless", margin=(0, 0, 12, 0), **wide
+        )
+        self._records = pmui.IntInput(
+            label="Intervals per step, at most",
+            value=8,
+            start=1,
+            end=1_000_000,
+            variant="outlined",
+            margin=(0, 0, 12, 0),
+            visible=False,
+            **wide,
+        )
+        self._button = pmui.Button(
+            label="Compile this trace", variant="contained", margin=0, disabled=session.trace is None, disable_elevation=True, **wide
+        )
         self._cancel = pmui.Button(label="Cancel", variant="text", margin=0, size="small")
         self._mode.param.watch(lambda e: setattr(self._records, "visible", e.new == "records"), "value")
         self._button.on_click(self._start)
         self._cancel.on_click(self._stop)
-        self.view = pn.Column(sidebar_label("Timing of the new canary"), self._mode, self._records, self._button, sizing_mode="stretch_width", margin=0)
+        self.view = pn.Column(
+            sidebar_label("Timing of the new canary"), self._mode, self._records, self._button, sizing_mode="stretch_width", margin=0
+        )
         self.progress = pn.Column(sizing_mode="stretch_width", margin=0, visible=False)
 
     def _start(self, _: Any) -> None:
@@ -43,11 +58,24 @@ class CompilePanel:
         workspace = self.session.workspace
         self._button.disabled = True
         words = f"at most {records:,} intervals per step" if records else "lossless"
-        self.progress[:] = [paper(pn.Row(html(message(f"Compiling {name}", words).replace('class="box', 'class="')), self._cancel, sizing_mode="stretch_width", margin=0),
-                                  pmui.LinearProgress(variant="indeterminate", active=True, sizing_mode="stretch_width", margin=(4, 0, 4, 0)))]
+        self.progress[:] = [
+            paper(
+                pn.Row(
+                    html(message(f"Compiling {name}", words).replace('class="box', 'class="')),
+                    self._cancel,
+                    sizing_mode="stretch_width",
+                    margin=0,
+                ),
+                pmui.LinearProgress(variant="indeterminate", active=True, sizing_mode="stretch_width", margin=(4, 0, 4, 0)),
+            )
+        ]
         self.progress.visible = True
-        self._job = self.session.jobs.start(lambda: compile_trace(workspace.trace(name), records=records).canonical, lambda data: self._write(name, records, data),
-                                            self._failed, long=True)
+        self._job = self.session.jobs.start(
+            lambda: compile_trace(workspace.trace(name), records=records).canonical,
+            lambda data: self._write(name, records, data),
+            self._failed,
+            long=True,
+        )
 
     def _write(self, name: str, records: int | None, data: bytes) -> None:
         """Only here, in the session, and only if nobody cancelled, is a file written."""

@@ -76,7 +76,7 @@ def columns(left: Sequence[Any], right: Sequence[Any], percent: int) -> Any:
     sides = []
     for cards, share, margin in ((left, percent, (0, GAP, 0, 0)), (right, 100 - percent, 0)):
         cards[-1].styles = {**cards[-1].styles, "flex": "1 1 auto"}
-        sides.append(stack(cards, margin=margin, styles={"flex": f"{share} 1 0px", "min-width": "0"}))
+        sides.append(stack(cards, margin=margin, styles={"flex": f"{share} 1 0px", "min-width": "0", "align-self": "stretch"}))
     return pn.Row(*sides, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
 
 
@@ -85,8 +85,10 @@ def head(crumb: str, answer: str, figures: Sequence[Figure]) -> Any:
 
     `answer` may hold ``<b>``; everything inserted into it must be escaped by the caller.
     """
-    return html(f'<div class="crumb">{escape(crumb)}</div><p class="answer" data-testid="answer">{answer}</p>'
-                f'<div style="height:16px"></div>{key_figures(figures)}')
+    return html(
+        f'<div class="crumb">{escape(crumb)}</div><p class="answer" data-testid="answer">{answer}</p>'
+        f'<div style="height:16px"></div>{key_figures(figures)}'
+    )
 
 
 def empty(title: str, text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import ipaddress
+import logging
 import os
 import threading
 from pathlib import Path
@@ -42,12 +43,24 @@ def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = 
     from .shell import create, shared_workspace
 
     folder = shared_workspace()
+    logging.getLogger("asyncio").addFilter(_left)
     sockets, port = _bind(address, port)
     for s in sockets:
         s.close()
     hosts = [f"{h}:{port}" for h in dict.fromkeys([address, "127.0.0.1", "localhost"])]
-    server = pn.serve({"workbench": create}, address=address, port=port, websocket_origin=hosts, show=show, start=False, title="CommCanary Lab",
-                      redirect_root=True, verbose=False, index=None, websocket_max_message_size=1 << 30)
+    server = pn.serve(
+        {"workbench": create},
+        address=address,
+        port=port,
+        websocket_origin=hosts,
+        show=show,
+        start=False,
+        title="CommCanary Lab",
+        redirect_root=True,
+        verbose=False,
+        index=None,
+        websocket_max_message_size=1 << 30,
+    )
     server.start()
     threading.Thread(target=_warm, daemon=True, name="workbench-warm").start()
     print(f"Workbench of {folder.path}: http://{address}:{port}/workbench (Ctrl-C stops it)", flush=True)
@@ -57,6 +70,13 @@ def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = 
         print(flush=True)
     finally:
         server.stop()
+
+
+def _left(record: logging.LogRecord) -> bool:
+    """A browser that closes while something is sent to it is nothing to report."""
+    from tornado.websocket import WebSocketClosedError
+
+    return not (record.exc_info and isinstance(record.exc_info[1], WebSocketClosedError))
 
 
 def _warm() -> None:

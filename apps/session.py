@@ -10,12 +10,15 @@ import panel as pn
 import param
 
 from commcanary_lab.views.markup import html
-from commcanary_lab.workspace import Workspace
+from commcanary_lab.workspace import Artifact, Workspace
 
 from .jobs import Jobs
 from .page import Selection
 
-__all__ = ["Session", "best_canary", "sidebar_label"]
+__all__ = ["Session", "best_canary", "first_trace", "sidebar_label"]
+
+#: Traces up to this size open in less than a second.
+_QUICK_BYTES = 16 << 20
 
 _KEYS = ("page", "trace", "canary", "theme")
 
@@ -45,9 +48,8 @@ class Session(param.Parameterized):
         location = pn.state.location
         query = parse_qs((location.search or "").lstrip("?")) if location is not None else {}
         given = {key: query[key][0] for key in _KEYS if query.get(key)}
-        traces = [a.name for a in self.workspace.list("trace")]
         canaries = [a.name for a in self.workspace.list("canary")]
-        trace = given.get("trace") or (traces[0] if traces else None)
+        trace = given.get("trace") or first_trace(self.workspace.list("trace"))
         canary = given.get("canary") or best_canary(trace, canaries)
         self.param.update(page=given.get("page", "overview"), trace=trace, canary=canary, dark=given.get("theme") == "dark")
 
@@ -73,6 +75,12 @@ class Session(param.Parameterized):
     def changed(self) -> None:
         """Say that the workspace has changed."""
         self.revision += 1
+
+
+def first_trace(traces: list[Artifact]) -> str | None:
+    """Return the trace that a new visitor sees: the richest one that opens at once."""
+    quick = [a for a in traces if a.size_bytes <= _QUICK_BYTES] or traces
+    return max(quick, key=lambda a: (a.size_bytes, a.name)).name if quick else None
 
 
 def best_canary(trace: str | None, canaries: list[str]) -> str | None:

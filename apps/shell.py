@@ -16,7 +16,7 @@ from commcanary_lab.workspace import ResultCache, Workspace
 
 from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
-from .session import Session, best_canary, sidebar_label
+from .session import Session, best_canary, first_trace, sidebar_label
 
 __all__ = ["Shell", "create", "shared_workspace"]
 
@@ -33,7 +33,7 @@ _PAGE_SX = {
     "& .header": {"backgroundColor": "var(--mui-palette-background-paper)", "color": "var(--mui-palette-text-primary)", "boxShadow": "none",
                   "borderBottom": "1px solid var(--mui-palette-divider)", "backgroundImage": "none"},
     "& .header .MuiToolbar-root": {"minHeight": "56px", "margin": 0},
-    "& .header .title": {"color": "var(--mui-palette-text-primary) !important", "fontSize": "17px", "fontWeight": 700, "letterSpacing": "-.01em"},
+    "& .header .title": {"color": "var(--mui-palette-text-primary) !important", "fontSize": "17px", "fontWeight": 700},
     "& .header .logo": {"height": "30px !important"},
     "& .MuiToolbar-root": {"minHeight": "56px !important"},
     "& .sidebar": {"borderRight": "1px solid var(--mui-palette-divider)", "backgroundColor": "var(--mui-palette-background-paper)"},
@@ -67,20 +67,48 @@ class Shell:
         self._listed: Any = None
         self._filling = False
         self._skeleton_timer: Any = None
-        self.tabs = pmui.TabMenu(items=[{"label": p.title} for p in pages], active=self._index(), margin=(0, 0, 0, 28), align="end",
-                                 sx={"& .MuiTab-root": {"color": "var(--mui-palette-text-secondary)"}, "& .MuiTab-root.Mui-selected": {"color": "var(--mui-palette-text-primary)"},
-                                     "& .MuiTabs-indicator": {"height": "2px", "backgroundColor": "var(--mui-palette-primary-main)"}})
-        self.trace = pmui.Select(label="Trace", options=[], sizing_mode="stretch_width", margin=(0, 0, 12, 0), size="small", variant="outlined")
+        self.tabs = pmui.TabMenu(
+            items=[{"label": p.title} for p in pages],
+            active=self._index(),
+            margin=(0, 0, 0, 28),
+            align="end",
+            sx={
+                "& .MuiTab-root": {"color": "var(--mui-palette-text-secondary)"},
+                "& .MuiTab-root.Mui-selected": {"color": "var(--mui-palette-text-primary)"},
+                "& .MuiTabs-indicator": {"height": "2px", "backgroundColor": "var(--mui-palette-primary-main)"},
+            },
+        )
+        self.trace = pmui.Select(
+            label="Trace", options=[], sizing_mode="stretch_width", margin=(0, 0, 12, 0), size="small", variant="outlined"
+        )
         self.canary = pmui.Select(label="Canary", options=[], sizing_mode="stretch_width", margin=0, size="small", variant="outlined")
         self.controls = pn.Column(sizing_mode="stretch_width", margin=0)
         self.body = pn.Column(sizing_mode="stretch_width", margin=0)
         self._list()
-        side = pn.Column(sidebar_label("Open", section=True, margin=(4, 0, 12, 0)), self.trace, self.canary, self.controls,
-                         sizing_mode="stretch_width", margin=0, styles={"padding": "18px 20px"})
+        side = pn.Column(
+            sidebar_label("Open", section=True, margin=(4, 0, 12, 0)),
+            self.trace,
+            self.canary,
+            self.controls,
+            sizing_mode="stretch_width",
+            margin=0,
+            styles={"padding": "18px 20px"},
+        )
         self.page = pmui.Page(
-            title="CommCanary Lab", logo=Path(__file__).with_name("assets") / "logo.svg", favicon=Path(__file__).with_name("assets") / "logo.svg",
-            header=[self.tabs], sidebar=[side], main=[self.body], sidebar_width=288, sidebar_resizable=False, busy_indicator=None,
-            theme_config=THEME_CONFIG, dark_theme=session.dark, sx=_PAGE_SX, meta_description="Communication canaries, from trace to verdict")
+            title="CommCanary Lab",
+            logo=Path(__file__).with_name("assets") / "logo.svg",
+            favicon=Path(__file__).with_name("assets") / "logo.svg",
+            header=[self.tabs],
+            sidebar=[side],
+            main=[self.body],
+            sidebar_width=288,
+            sidebar_resizable=False,
+            busy_indicator=None,
+            theme_config=THEME_CONFIG,
+            dark_theme=session.dark,
+            sx=_PAGE_SX,
+            meta_description="Communication canaries, from trace to verdict",
+        )
         self._wire()
 
     def _wire(self) -> None:
@@ -131,8 +159,8 @@ class Shell:
         artifacts = self.session.workspace.list()
         if artifacts == self._listed:
             return
-        traces, canaries = ([a.name for a in artifacts if a.kind == kind] for kind in ("trace", "canary"))
-        trace = self.session.trace or (traces[0] if traces else None)
+        canaries = [a.name for a in artifacts if a.kind == "canary"]
+        trace = self.session.trace or first_trace([a for a in artifacts if a.kind == "trace"])
         self.session.param.update(trace=trace, canary=self.session.canary or best_canary(trace, canaries))
         self._list()
         self.show()
@@ -153,8 +181,11 @@ class Shell:
             return
         workspace = self.session.workspace
         self._await(spec)
-        self._job = self.session.jobs.start(lambda: spec.gather(workspace, selection), lambda data: self._build(spec, data),
-                                            lambda text: self._put(spec, Built([failure("This page cannot be shown", text)])))
+        self._job = self.session.jobs.start(
+            lambda: spec.gather(workspace, selection),
+            lambda data: self._build(spec, data),
+            lambda text: self._put(spec, Built([failure("This page cannot be shown", text)])),
+        )
 
     def _await(self, spec: PageSpec) -> None:
         """Show a skeleton, but only when the work takes longer than a glance."""
@@ -194,6 +225,7 @@ _MISSING = {
 
 def skeletons() -> Any:
     """Return the loading state: the outline of a page."""
+
     def bone(width: str, height: int) -> str:
         return f'<div style="width:{width};height:{height}px;border-radius:8px;background:var(--s);margin-bottom:16px"></div>'
 

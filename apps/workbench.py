@@ -6,6 +6,6 @@ from pathlib import Path
 if (root := str(Path(__file__).resolve().parent.parent)) not in sys.path:
     sys.path.insert(0, root)
 
-from apps.shell import create  # noqa: E402
+from apps.shell import create
 
 create().servable(title="CommCanary Lab")

@@ -20,8 +20,15 @@ from .session import Session
 
 __all__ = ["WorkspacePanel"]
 
-_DROP_SX = {"height": "92px", "border": "1.5px dashed var(--mui-palette-divider)", "borderRadius": "10px", "color": "var(--mui-palette-text-secondary)",
-            "fontWeight": 400, "justifyContent": "center", "&:hover": {"borderColor": "var(--mui-palette-primary-main)", "background": "transparent"}}
+_DROP_SX = {
+    "height": "92px",
+    "border": "1.5px dashed var(--mui-palette-divider)",
+    "borderRadius": "10px",
+    "color": "var(--mui-palette-text-secondary)",
+    "fontWeight": 400,
+    "justifyContent": "center",
+    "&:hover": {"borderColor": "var(--mui-palette-primary-main)", "background": "transparent"},
+}
 
 
 class WorkspacePanel:
@@ -31,25 +38,40 @@ class WorkspacePanel:
         self.session = session
         self._artifacts = session.workspace.list()
         self._table = self._make_table()
-        self._upload = pmui.FileInput(label=f"Drop files here, or click to choose. Up to {format_bytes(MAX_UPLOAD_BYTES)} each.", multiple=True, variant="text",
-                                      sizing_mode="stretch_width", margin=(10, 0, 0, 0), max_file_size=MAX_UPLOAD_BYTES, sx=_DROP_SX,
-                                      uploaded_label="Drop more files here, or click to choose.")
+        self._upload = pmui.FileInput(
+            label=f"Drop files here, or click to choose. Up to {format_bytes(MAX_UPLOAD_BYTES)} each.",
+            multiple=True,
+            variant="text",
+            sizing_mode="stretch_width",
+            margin=(10, 0, 0, 0),
+            max_file_size=MAX_UPLOAD_BYTES,
+            sx=_DROP_SX,
+            uploaded_label="Drop more files here, or click to choose.",
+        )
         self._outcome = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "8px"})
         self._upload.param.watch(self._uploaded, "value")
         kinds = {k: sum(a.kind == k for a in self._artifacts) for k in ("trace", "canary", "other")}
         counts = f"{kinds['trace']} trace{'s' * (kinds['trace'] != 1)}, {kinds['canary']} canar{'ies' if kinds['canary'] != 1 else 'y'}"
         other = f", {kinds['other']} not recognised" if kinds["other"] else ""
-        self.view = paper(html(title_html("Workspace", f"{session.workspace.path}: {counts}{other}. A click opens an artifact.")), self._table, self._upload,
-                          self._outcome)
+        self.view = paper(
+            html(title_html("Workspace", f"{session.workspace.path}: {counts}{other}. A click opens an artifact.")),
+            self._table,
+            self._upload,
+            self._outcome,
+        )
 
     def _make_table(self) -> Any:
         import pandas as pd
 
         opened = {self.session.trace, self.session.canary}
-        rows = [{"open": "open" if a.name in opened else "", "name": a.name, "kind": a.kind, "summary": a.summary, "size": float(a.size_bytes)} for a in self._artifacts]
+        rows = [
+            {"open": "open" if a.name in opened else "", "name": a.name, "kind": a.kind, "summary": a.summary, "size": float(a.size_bytes)}
+            for a in self._artifacts
+        ]
         frame = pd.DataFrame(rows, columns=["open", "name", "kind", "summary", "size"])
         columns = {
-            "name": TableColumn("Name", None, 220, grow=3), "kind": TableColumn("Kind", None, 80), "summary": TableColumn("Content", None, 180, grow=2),
+            "name": TableColumn("Name", None, 220, grow=3), "kind": TableColumn("Kind", None, 80),
+            "summary": TableColumn("Content", None, 180, grow=2),
             "size": TableColumn("Size", fmt.bytes_cell(), 90, right=True), "open": TableColumn("", None, 60, right=True),
         }  # fmt: skip
         out = table(frame, columns, page_size=10, empty="Empty. Drop a file below.")
@@ -70,7 +92,9 @@ class WorkspacePanel:
         names, contents = self._upload.filename, event.new
         pairs = list(zip(names, contents, strict=True)) if isinstance(names, list) else [(names, contents)]
         self._outcome[:] = [html(message("Checking " + ", ".join(str(n) for n, _ in pairs), "Each file is opened before it is added."))]
-        self.session.jobs.start(lambda: [self._add(str(n), c) for n, c in pairs], self._added, lambda text: self._report([("", text, None)]), long=True)
+        self.session.jobs.start(
+            lambda: [self._add(str(n), c) for n, c in pairs], self._added, lambda text: self._report([("", text, None)]), long=True
+        )
 
     def _add(self, name: str, content: bytes) -> tuple[str, str, Artifact | None]:
         """Runs in a worker."""

@@ -14,7 +14,7 @@ from commcanary_lab.views.error_bounds import errors, field_bounds, steps_card
 from commcanary_lab.views.import_coverage import notes_html
 from commcanary_lab.views.loop_nest import program
 from commcanary_lab.views.markup import Figure, html, message, title_html
-from commcanary_lab.views.status_chips import chips_html
+from commcanary_lab.views.status_chips import checks_card, chips_html
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Workspace
 
@@ -48,7 +48,13 @@ def gather(workspace: Workspace, selection: Selection) -> Data:
         return Data(selection.canary, None, selection.trace, None, "", str(e))
     try:
         check = _verified(workspace, selection, canary)
-        return Data(selection.canary, canary, selection.trace, check if isinstance(check, Verification) else None, check if isinstance(check, str) else "")
+        return Data(
+            selection.canary,
+            canary,
+            selection.trace,
+            check if isinstance(check, Verification) else None,
+            check if isinstance(check, str) else "",
+        )
     except LabError as e:
         return Data(selection.canary, canary, selection.trace, None, str(e))
 
@@ -59,8 +65,10 @@ def _verified(workspace: Workspace, selection: Selection, canary: Canary) -> Ver
         return "No trace is open. Open the source of this canary to verify it."
     trace = workspace.trace(selection.trace)
     if len(trace) != canary.source.events:
-        return (f"{selection.trace} has {len(trace):,} events, the source of this canary had {canary.source.events:,}. "
-                "Open the trace that the canary was compiled from to verify it.")
+        return (
+            f"{selection.trace} has {len(trace):,} events, the source of this canary had {canary.source.events:,}. "
+            "Open the trace that the canary was compiled from to verify it."
+        )
     return workspace.derived(selection.trace, f"verify {canary.identity}", lambda: verify_canary(trace, canary))
 
 
@@ -68,18 +76,29 @@ def build(data: Data, session: Session) -> Built:
     """Make the page."""
     controls = CompilePanel(session)
     if data.canary is None:
-        state = failure(f"{data.name} cannot be opened", data.problem) if data.problem else empty(
-            "No canary is open", "Choose one at the left, or compile the open trace with the controls at the left.")
+        state = (
+            failure(f"{data.name} cannot be opened", data.problem)
+            if data.problem
+            else empty("No canary is open", "Choose one at the left, or compile the open trace with the controls at the left.")
+        )
         return Built([controls.progress, state], [controls.view])
     c = data.canary
-    check = paper(html(chips_html(data.verification))) if data.verification is not None else paper(html(
-        title_html("Verification", "Statuses are recomputed from the source") + f'<div style="height:10px"></div>{message("Not verified here", data.why_not)}'))
-    cards_left = [program(c)]
-    cards_right = [errors(c), disclosure_card(c)]
+    check = (
+        paper(html(chips_html(data.verification)))
+        if data.verification is not None
+        else paper(
+            html(
+                title_html("Verification", "Statuses are recomputed from the source")
+                + f'<div style="height:10px"></div>{message("Not verified here", data.why_not)}'
+            )
+        )
+    )
     notes = notes_html(c.notes, ())
+    checks = [checks_card(data.verification)] if data.verification is not None and data.verification.checks else []
     tail = [paper(html(notes))] if notes else []
-    return Built([controls.progress, head(_crumb(data), _answer(data), _figures(c)), check, columns(cards_left, cards_right, 54), steps_card(c), commitments_card(c), *tail],
-                 [controls.view])  # fmt: skip
+    top = head(_crumb(data), _answer(data), _figures(c))
+    bounds = columns([errors(c)], [disclosure_card(c)], 54)
+    return Built([controls.progress, top, check, program(c), bounds, steps_card(c), commitments_card(c), *checks, *tail], [controls.view])
 
 
 def _crumb(data: Data) -> str:
@@ -110,8 +129,14 @@ def _answer(data: Data) -> str:
 
 def _figures(c: Canary) -> list[Figure]:
     return [
-        Figure("Byte ratio", f"{_ratio(c.byte_ratio)} ×", f"{format_bytes(c.source.size_bytes)} to {format_bytes(c.size_bytes)}, canonical JSON"),
-        Figure("Event ratio", f"{_ratio(c.event_ratio)} ×", f"{c.event_count:,} events in {c.records:,} timing record{'s' * (c.records != 1)}"),
+        Figure(
+            "Byte ratio",
+            f"{_ratio(c.byte_ratio)} ×",
+            f"{format_bytes(c.source.size_bytes)} to {format_bytes(c.size_bytes)}, canonical JSON",
+        ),
+        Figure(
+            "Event ratio", f"{_ratio(c.event_ratio)} ×", f"{c.event_count:,} events in {c.records:,} timing record{'s' * (c.records != 1)}"
+        ),
         Figure("Canary", format_bytes(c.size_bytes), "canonical bytes, counted"),
         Figure("Source", format_bytes(c.source.size_bytes), f"{c.source.records_used:,} of {c.source.records_read:,} source records"),
     ]

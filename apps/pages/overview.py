@@ -6,14 +6,13 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from commcanary_lab.inspect import OperationTable, ops
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.timing import clock_ns, timing_mode
 from commcanary_lab.units import format_bytes, format_ns, format_us
 from commcanary_lab.views.import_coverage import coverage_html, notes_html
-from commcanary_lab.views.markup import Figure, html
+from commcanary_lab.views.markup import Figure, html, percent
 from commcanary_lab.views.operations import shares_card, table_card
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact, Workspace
@@ -61,16 +60,23 @@ def build(data: Data, session: Session) -> Built:
     """Make the page."""
     folder = WorkspacePanel(session)
     if data.trace is None or data.operations is None or data.artifact is None:
-        state = failure(f"{session.trace} cannot be opened", data.problem) if data.problem else empty(
-            "This workspace has no trace yet", "Drop a commcanary.trace.v1 file or a profile into the box below, or copy files into the folder.")
+        state = (
+            failure(f"{session.trace} cannot be opened", data.problem)
+            if data.problem
+            else empty(
+                "This workspace has no trace yet",
+                "Drop a commcanary.trace.v1 file or a profile into the box below, or copy files into the folder.",
+            )
+        )
         return Built([state, folder.view])
     trace, table = data.trace, data.operations
     notes = notes_html(trace.notes, trace.warnings)
     left = [shares_card(table)]
     right = [paper(html(coverage_html(trace)))]
     (right if len(left) >= len(right) else left).append(paper(html(notes))) if notes else None
+    crumb = f"{data.artifact.name} · {trace.source_format} · {format_bytes(data.artifact.size_bytes)} on disk"
     return Built([
-        head(f"{data.artifact.name} · {trace.source_format} · {format_bytes(data.artifact.size_bytes)} on disk", _answer(trace, table), _figures(trace, table, data.span_ns)),
+        head(crumb, _answer(trace, table), _figures(trace, table, data.span_ns)),
         columns(left, right, 58),
         table_card(table),
         folder.view,
@@ -82,7 +88,7 @@ def _answer(trace: Trace, table: OperationTable) -> str:
         unsized = f" {len(trace.unsized):,} collectives lack size or members and count as time only." if trace.unsized else ""
         return f"The source has <b>no collective with a known size and members</b>.{unsized}"
     groups = len({int(g) for g in set(trace.group.tolist())})
-    first = (f"<b>{len(trace):,} collectives</b> of {len(trace.ranks):,} rank{_s(len(trace.ranks))} in {groups:,} process group{_s(groups)}.")
+    first = f"<b>{len(trace):,} collectives</b> of {len(trace.ranks):,} rank{_s(len(trace.ranks))} in {groups:,} process group{_s(groups)}."
     amounts: dict[str, float] = defaultdict(float)
     timed = table.measured > 0
     for r in table.rows:
@@ -91,7 +97,8 @@ def _answer(trace: Trace, table: OperationTable) -> str:
     if not total:
         return first
     name, most = max(amounts.items(), key=lambda kv: (kv[1], kv[0]))
-    return f"{first} <b>{escape(name)}</b> takes {most / total:.0%} of {'the measured communication time' if timed else 'the bytes; the source measured no times'}."
+    whole = "the measured communication time" if timed else "the bytes; the source measured no times"
+    return f"{first} <b>{escape(name)}</b> takes {percent(most / total)} of {whole}."
 
 
 def _s(n: int) -> str:

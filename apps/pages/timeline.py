@@ -16,7 +16,7 @@ from commcanary_lab.units import format_us
 from commcanary_lab.views.lane_data import LaneData, lane_data
 from commcanary_lab.views.lanes import Lanes, legend_html
 from commcanary_lab.views.late_ranks import late_ranks_card
-from commcanary_lab.views.markup import Figure, coverage_text, html, message, title_html
+from commcanary_lab.views.markup import Figure, coverage_text, html, message, percent, title_html
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Workspace
 
@@ -59,11 +59,23 @@ def build(data: Data, session: Session) -> Built:
     if not len(data.lanes):
         return Built([top, empty("Nothing to draw", "The trace has no event with known members.")])
     lanes = Lanes(data.lanes)
-    title = title_html("Collectives in time" if not data.lanes.ordered_only else "Collectives in order (the source has no times)", lanes.subtitle,
-                       "measured", coverage_text(data.trace.coverage))
+    title = title_html(
+        "Collectives in time" if not data.lanes.ordered_only else "Collectives in order (the source has no times)",
+        lanes.subtitle,
+        "measured",
+        coverage_text(data.trace.coverage),
+    )
     card = paper(html(title + legend_html(data.lanes)), lanes.status, lanes.pane)
-    late = late_ranks_card(data.late) if isinstance(data.late, StragglerTable) else paper(html(
-        title_html("Late ranks", "Which rank keeps the others waiting") + f'<div style="height:10px"></div>{message("Not known for this trace", data.late)}'))
+    late = (
+        late_ranks_card(data.late)
+        if isinstance(data.late, StragglerTable)
+        else paper(
+            html(
+                title_html("Late ranks", "Which rank keeps the others waiting")
+                + f'<div style="height:10px"></div>{message("Not known for this trace", data.late)}'
+            )
+        )
+    )
     return Built([top, card, late], _controls(data, lanes))
 
 
@@ -80,8 +92,16 @@ def _controls(data: Data, lanes: Lanes) -> list[Any]:
     rows = data.iterations.rows if data.iterations is not None and data.iterations.period > 1 else ()
     known = [r for r in rows if not np.isnan(r.start_us) and not np.isnan(r.duration_us)]
     if len(known) > 1 and not d.ordered_only:
-        choice = pmui.IntInput(label=f"Iteration (0 to {len(known) - 1})", value=0, start=0, end=len(known) - 1, size="small", variant="outlined", sizing_mode="stretch_width",
-                               margin=(8, 0, 0, 0))
+        choice = pmui.IntInput(
+            label=f"Iteration (0 to {len(known) - 1})",
+            value=0,
+            start=0,
+            end=len(known) - 1,
+            size="small",
+            variant="outlined",
+            sizing_mode="stretch_width",
+            margin=(8, 0, 0, 0),
+        )
 
         def jump(event: Any) -> None:
             if event.new is not None and 0 <= event.new < len(known):
@@ -91,7 +111,12 @@ def _controls(data: Data, lanes: Lanes) -> list[Any]:
 
         choice.param.watch(jump, "value")
         out.append(choice)
-    out.append(html('<p class="muted" style="font-size:12px;margin-top:10px">Drag to pan; choose the wheel tool above the chart to zoom. The box in the strip above the lanes is the view.</p>'))
+    out.append(
+        html(
+            '<p class="muted" style="font-size:12px;margin-top:10px">Drag to pan; choose the wheel tool above the chart to zoom. '
+            "The box in the strip above the lanes is the view.</p>"
+        )
+    )
     return out
 
 
@@ -105,20 +130,26 @@ def _answer(data: Data) -> str:
     if isinstance(data.late, StragglerTable) and data.late.rows and data.late.waiting_us > 0:
         worst = data.late.rows[0]
         caused = worst.waiting_caused_us / data.late.waiting_us
-        parts.append(f"Rank <b>{worst.rank}</b> arrives last in {worst.last_fraction:.0%} of its collectives and causes {caused:.0%} of all waiting.")
+        parts.append(
+            f"Rank <b>{worst.rank}</b> arrives last in {percent(worst.last_fraction)} of its collectives "
+            f"and causes {percent(caused)} of all waiting."
+        )
     else:
         skew = d.skew_us[np.isfinite(d.skew_us)]
         if len(skew):
-            parts.append(f"The last rank arrives <b>{format_us(float(np.median(skew)))}</b> after the first in the median collective, {format_us(float(np.quantile(skew, 0.99)))} at p99.")
+            parts.append(
+                f"The last rank arrives <b>{format_us(float(np.median(skew)))}</b> after the first in the median collective, "
+                f"{format_us(float(np.quantile(skew, 0.99)))} at p99."
+            )
         else:
             parts.append("<b>Arrival skew is unknown</b>: the source shows no arrivals per rank.")
     known = [r for r in data.overlap.rows if r.known and r.time_us > 0]
     if known:
         hidden = sum(r.overlapped_us for r in known) / sum(r.time_us for r in known)
-        parts.append(f"Compute hides <b>{hidden:.0%}</b> of the measured communication.")
+        parts.append(f"Compute hides <b>{percent(hidden)}</b> of the measured communication.")
     elif np.isfinite(d.overlap_us).any():
         share = float(np.mean(d.overlap_us[np.isfinite(d.overlap_us)] > 0))
-        parts.append(f"Compute runs beside {share:.0%} of the collectives; durations were not measured.")
+        parts.append(f"Compute runs beside {percent(share)} of the collectives; durations were not measured.")
     return " ".join(parts)
 
 
@@ -128,13 +159,25 @@ def _figures(data: Data) -> list[Figure]:
     origin = data.late.origin if isinstance(data.late, StragglerTable) else "measured"
     out = [
         Figure("Events", f"{len(d):,}", f"in {len(d.lanes):,} process group{'s' * (len(d.lanes) != 1)}"),
-        Figure("Span", "unknown" if d.ordered_only else format_us(d.end_us), "measured" if not d.ordered_only else "the source has no times"),
-        Figure("Skew p95", format_us(float(np.quantile(skew, 0.95))) if len(skew) else "unknown", f"{origin}, {len(skew):,} events" if len(skew) else "no arrivals per rank"),
-        Figure("Duration p95", format_us(float(np.quantile(timed, 0.95))) if len(timed) else "unknown", f"measured, {len(timed):,} events" if len(timed) else "not measured"),
+        Figure(
+            "Span", "unknown" if d.ordered_only else format_us(d.end_us), "measured" if not d.ordered_only else "the source has no times"
+        ),
+        Figure(
+            "Skew p95",
+            format_us(float(np.quantile(skew, 0.95))) if len(skew) else "unknown",
+            f"{origin}, {len(skew):,} events" if len(skew) else "no arrivals per rank",
+        ),
+        Figure(
+            "Duration p95",
+            format_us(float(np.quantile(timed, 0.95))) if len(timed) else "unknown",
+            f"measured, {len(timed):,} events" if len(timed) else "not measured",
+        ),
     ]
     if data.iterations is not None and data.iterations.period > 1:
         median = data.iterations.median_us
-        text = f"{len(data.iterations):,} of {data.iterations.period:,} events each" + (f", median {format_us(median)}" if not np.isnan(median) else "")
+        text = f"{len(data.iterations):,} of {data.iterations.period:,} events each" + (
+            f", median {format_us(median)}" if not np.isnan(median) else ""
+        )
         out.append(Figure("Iterations", f"{len(data.iterations):,}", escape(text.split(" of ", 1)[1])))
     return out
 

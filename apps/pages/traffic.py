@@ -12,11 +12,11 @@ from commcanary_lab.traffic import TrafficMatrix, build_matrix
 from commcanary_lab.units import format_bytes, format_count
 from commcanary_lab.views.heatmap import TrafficView
 from commcanary_lab.views.import_coverage import notes_html
-from commcanary_lab.views.markup import Figure, html
+from commcanary_lab.views.markup import Figure, html, percent
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Workspace
 
-from ..page import GAP, Built, PageSpec, Selection, empty, head, stack
+from ..page import GAP, Built, PageSpec, Selection, empty, head
 from ..session import Session, sidebar_label
 
 __all__ = ["PAGE"]
@@ -50,10 +50,18 @@ def build(data: Data, session: Session) -> Built:
     if not len(m.cells):
         return Built([top, empty("No bytes between ranks", "No event of this trace moves bytes whose sender and receiver are known.")])
     sizes = node_sizes(m.n)
-    per_node = pmui.Select(label="GPUs per node", options={"not grouped": 0, **{str(k): k for k in sizes}}, value=8 if 8 in sizes and m.n > 8 else 0,
-                           size="small", variant="outlined", sizing_mode="stretch_width", margin=(0, 0, 14, 0))
-    scale = pmui.RadioButtonGroup(label="", options={"Logarithmic": True, "Linear": False}, value=spread(m) > 20, size="small",
-                                  sizing_mode="stretch_width", margin=0)
+    per_node = pmui.Select(
+        label="GPUs per node",
+        options={"not grouped": 0, **{str(k): k for k in sizes}},
+        value=8 if 8 in sizes and m.n > 8 else 0,
+        size="small",
+        variant="outlined",
+        sizing_mode="stretch_width",
+        margin=(0, 0, 14, 0),
+    )
+    scale = pmui.RadioButtonGroup(
+        label="", options={"Logarithmic": True, "Linear": False}, value=spread(m) > 20, size="small", sizing_mode="stretch_width", margin=0
+    )
     view = TrafficView(m, log=scale.value, gpus_per_node=per_node.value or None)
 
     def regroup(event: Any) -> None:
@@ -65,11 +73,10 @@ def build(data: Data, session: Session) -> Built:
     if per_node.value:
         top.object = head(f"{data.name} · {m.source}", answer(m, per_node.value), _figures(m, per_node.value)).object
     view.heatmap_card.margin = (0, GAP, 0, 0)
-    view.bars_card.styles = {"flex": "1 1 auto"}
-    pair = pn.Row(view.heatmap_card, stack([view.links_card, view.bars_card], styles={"flex": "1 1 0px", "min-width": "0"}), sizing_mode="stretch_width", margin=0,
-                  styles={"align-items": "stretch"})
+    view.links_card.styles = {"align-self": "stretch"}
+    pair = pn.Row(view.heatmap_card, view.links_card, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
     notes = notes_html(m.notes, ())
-    return Built([top, pair, *([paper(html(notes))] if notes else [])], [per_node, sidebar_label("Colour scale"), scale])
+    return Built([top, pair, view.bars_card, *([paper(html(notes))] if notes else [])], [per_node, sidebar_label("Colour scale"), scale])
 
 
 def answer(m: TrafficMatrix, per_node: int | None) -> str:
@@ -77,13 +84,14 @@ def answer(m: TrafficMatrix, per_node: int | None) -> str:
     if not len(m.cells):
         return "<b>No bytes</b> travel between known ranks."
     top = m.links(top=1)[0]
-    text = f"Ranks exchange <b>{format_bytes(m.sum_bytes)}</b> over {len(m.cells):,} links; the busiest, {top.src} to {top.dst}, carries {format_bytes(top.size_bytes)}."
+    busiest = f"the busiest, {top.src} to {top.dst}, carries {format_bytes(top.size_bytes)}"
+    text = f"Ranks exchange <b>{format_bytes(m.sum_bytes)}</b> over {len(m.cells):,} links; {busiest}."
     if per_node:
         nodes = m.group_by_node(per_node)
         total = nodes.intra_bytes + nodes.inter_bytes
         if nodes.inter_bytes == 0:
             return f"{text} With {per_node} GPUs per node, <b>nothing leaves a node</b>."
-        return f"{text} With {per_node} GPUs per node, <b>{nodes.inter_bytes / total:.1%}</b> of the bytes cross nodes."
+        return f"{text} With {per_node} GPUs per node, <b>{percent(nodes.inter_bytes / total)}</b> of the bytes cross nodes."
     return text
 
 
@@ -93,7 +101,11 @@ def _figures(m: TrafficMatrix, per_node: int | None = None) -> list[Figure]:
         Figure("Matrix sum", format_bytes(m.sum_bytes), origin),
         Figure("Payload", format_bytes(m.payload_bytes), "B summed over records"),
         Figure("Records", format_count(m.records), f"of {format_count(m.events)} events"),
-        Figure("Unattributed", format_bytes(m.unattributed_bytes), "destination unknown" if m.unattributed_bytes else "every byte has a destination"),
+        Figure(
+            "Unattributed",
+            format_bytes(m.unattributed_bytes),
+            "destination unknown" if m.unattributed_bytes else "every byte has a destination",
+        ),
     ]
     if per_node:
         nodes = m.group_by_node(per_node)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from commcanary_lab.views.error_bounds import errors
-    from commcanary_lab.views.operations import ops
-    from commcanary_lab.views.loop_nest import program
-    from commcanary_lab.views.status_chips import statuses
-    from commcanary_lab.views.lanes import timeline
     from commcanary_lab.views.heatmap import traffic
+    from commcanary_lab.views.lanes import timeline
+    from commcanary_lab.views.loop_nest import program
+    from commcanary_lab.views.operations import ops
+    from commcanary_lab.views.status_chips import statuses
 
 __all__ = ["errors", "ops", "program", "statuses", "timeline", "traffic"]
 

@@ -12,6 +12,7 @@ from commcanary_lab.canary.streams import ERROR_FIELDS, BoundedStream
 from commcanary_lab.units import format_us
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
+from commcanary_lab.views.group_labels import group_labels
 from commcanary_lab.views.markup import html, rows_html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import NEUTRAL, op_color, paper, plain
@@ -80,7 +81,9 @@ def field_bounds(canary: Canary) -> list[FieldBound]:
         values = np.concatenate(parts) * scale if parts else np.zeros(0)
         largest = float(canary.errors.get(name, 0)) * scale
         if len(values) or largest or name in ("gap_ns", "clock_ns"):
-            out.append(FieldBound(name, largest, float(np.median(values)) if len(values) else 0.0, len(values), int(np.count_nonzero(values))))
+            out.append(
+                FieldBound(name, largest, float(np.median(values)) if len(values) else 0.0, len(values), int(np.count_nonzero(values)))
+            )
     return out
 
 
@@ -98,14 +101,28 @@ def errors(canary: Canary) -> Any:
     """
     bounds = field_bounds(canary)
     if canary.timing == "lossless":
-        body = '<p style="margin-top:10px"><b>Every field of every event is exact.</b> Expanding the program gives back the source columns, value for value.</p>'
+        body = '<p style="margin-top:10px"><b>Every field of every event is exact.</b> '
+        body += "Expanding the program gives back the source columns, value for value.</p>"
         return paper(html(title_html("Error bounds", "Largest error per field", None, "lossless") + body))
-    rows = [(b.words, b.text, "exact" if b.median == 0 else f"{b.median:.3g}" if b.field == "pressure" else format_us(b.median),
-             f"{b.inexact:,} of {b.intervals:,}" if b.intervals else "derived") for b in bounds]
-    title = title_html("Error bounds", "Largest error per field over all intervals; pressure has its own unit and is in the table only", "measured",
-                       "recomputed by verify")
+    rows = [
+        (
+            b.words,
+            b.text,
+            "" if not b.intervals else "exact" if b.median == 0 else f"{b.median:.3g}" if b.field == "pressure" else format_us(b.median),
+            f"{b.inexact:,} of {b.intervals:,}" if b.intervals else "derived",
+        )
+        for b in bounds
+    ]
+    title = title_html(
+        "Error bounds",
+        "Largest error per field over all intervals; pressure has its own unit and is in the table only",
+        "measured",
+        "recomputed by verify",
+    )
     plot = panel().pane.HoloViews(error_chart(bounds), linked_axes=False, margin=0, sizing_mode="stretch_width")
-    return paper(html(title), plot, html(rows_html(["Field", "Largest", "Median interval", "Intervals with an error"], rows, right=[1, 2, 3])))
+    return paper(
+        html(title), plot, html(rows_html(["Field", "Largest", "Median interval", "Intervals with an error"], rows, right=[1, 2, 3]))
+    )
 
 
 def error_chart(bounds: list[FieldBound]) -> Any:
@@ -117,15 +134,41 @@ def error_chart(bounds: list[FieldBound]) -> Any:
     n = len(shown)
     position = [n - 1 - i for i in range(n)]
     top = max((b.largest for b in shown), default=1.0) or 1.0
-    rows = {"x0": [0.0] * n, "y0": [p - 0.3 for p in position], "x1": [b.largest for b in shown], "y1": [p + 0.3 for p in position], "name": [b.words for b in shown],
-            "words": [b.text for b in shown]}
+    rows = {
+        "x0": [0.0] * n,
+        "y0": [p - 0.3 for p in position],
+        "x1": [b.largest for b in shown],
+        "y1": [p + 0.3 for p in position],
+        "name": [b.words for b in shown],
+        "words": [b.text for b in shown],
+    }
     bars = hv.Rectangles(rows, kdims=["x0", "y0", "x1", "y1"], vdims=["name", "words"]).opts(
-        color="#4477aa", line_color=None, line_alpha=0, default_tools=["save"], tools=[HoverTool(tooltips=[("field", "@name"), ("largest error", "@words")])])
+        color="#4477aa",
+        line_color=None,
+        line_alpha=0,
+        default_tools=["save"],
+        tools=[HoverTool(tooltips=[("field", "@name"), ("largest error", "@words")])],
+    )
     labels = hv.Labels({"x": [b.largest for b in shown], "y": position, "text": [b.text for b in shown]}, ["x", "y"], "text").opts(
-        text_align="left", text_baseline="middle", xoffset=top * 0.012, text_font_size="12px", text_color=NEUTRAL)
+        text_align="left", text_baseline="middle", xoffset=top * 0.012, text_font_size="12px", text_color=NEUTRAL
+    )
     return (bars * labels).opts(
-        hv.opts.Overlay(responsive=True, height=30 * n + 60, xlim=(0, top * 1.22), ylim=(-0.6, n - 0.4), xlabel="largest error", ylabel="", title="", toolbar=None, hooks=[plain],
-                        xformatter=fmt.time_ticks(), yticks=list(zip(position, [b.words for b in shown], strict=True)), show_grid=False, show_legend=False))
+        hv.opts.Overlay(
+            responsive=True,
+            height=30 * n + 60,
+            xlim=(0, top * 1.22),
+            ylim=(-0.6, n - 0.4),
+            xlabel="largest error",
+            ylabel="",
+            title="",
+            toolbar=None,
+            hooks=[plain],
+            xformatter=fmt.time_ticks(),
+            yticks=list(zip(position, [b.words for b in shown], strict=True)),
+            show_grid=False,
+            show_legend=False,
+        )
+    )
 
 
 def steps_card(canary: Canary) -> Any:
@@ -143,8 +186,12 @@ def steps_card(canary: Canary) -> Any:
         "overlap": TableColumn("Compute error", fmt.time_cell(), 85, right=True),
     }
     columns = {k: v for k, v in columns.items() if k not in ("phase", "gap", "skew", "overlap") or frame[k].replace("", None).notna().any()}
-    head = panel().Row(html(title_html("Steps", "Positions of the program, each with its own timing")),
-                       download(lambda: frame.drop(columns="color").to_csv(index=False), "steps.csv"), sizing_mode="stretch_width", margin=0)
+    head = panel().Row(
+        html(title_html("Steps", "Positions of the program, each with its own timing")),
+        download(lambda: frame.drop(columns="color").to_csv(index=False), "steps.csv"),
+        sizing_mode="stretch_width",
+        margin=0,
+    )
     return paper(head, table(frame, columns))
 
 
@@ -155,6 +202,7 @@ def steps_frame(canary: Canary) -> pd.DataFrame:
     from commcanary_lab.canary.model import _records
 
     s = canary.signatures
+    groups = group_labels(s.groups)
     rows = []
     for i, stream in enumerate(canary.streams):
         row = int(canary.step_signature[i])
@@ -164,6 +212,18 @@ def steps_frame(canary: Canary) -> pd.DataFrame:
             return float(stream.errors[name].max()) / 1000 if bounded and name in stream.errors and len(stream.errors[name]) else None
 
         op = s.op.text(row) or ""
-        rows.append({"op": op, "group": s.groups[s.group[row]].name or "unnamed", "phase": s.phase.text(row) or "", "size": float(s.size_bytes[row]), "runs": stream.rows,
-                     "records": _records(stream), "gap": worst("gap_ns"), "skew": worst("skew_ns"), "overlap": worst("overlap_ns"), "color": op_color(op)})
+        rows.append(
+            {
+                "op": op,
+                "group": groups[s.groups[s.group[row]]],
+                "phase": s.phase.text(row) or "",
+                "size": float(s.size_bytes[row]),
+                "runs": stream.rows,
+                "records": _records(stream),
+                "gap": worst("gap_ns"),
+                "skew": worst("skew_ns"),
+                "overlap": worst("overlap_ns"),
+                "color": op_color(op),
+            }
+        )
     return pd.DataFrame(rows, columns=["op", "group", "phase", "size", "runs", "records", "gap", "skew", "overlap", "color"])

@@ -15,7 +15,9 @@ def _need(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as e:
-        raise MissingExtraError(f"figures need {e.name or name}, which is not installed", remedy="pip install 'commcanary-lab[workbench]'") from None
+        raise MissingExtraError(
+            f"figures need {e.name or name}, which is not installed", remedy="pip install 'commcanary-lab[workbench]'"
+        ) from None
 
 
 @cache

@@ -6,22 +6,42 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["BYTES_JS", "TIME_JS", "byte_tick_values", "bytes_cell", "bytes_hover", "bytes_ticks", "rank_hover", "rank_ticks", "share_cell", "time_cell", "time_ticks"]
+__all__ = [
+    "BYTES_JS",
+    "TIME_JS",
+    "byte_tick_values",
+    "bytes_cell",
+    "bytes_hover",
+    "bytes_ticks",
+    "rank_hover",
+    "rank_ticks",
+    "share_cell",
+    "time_cell",
+    "time_ticks",
+]
 
-_DIGITS = "const digits = (x) => { const a = Math.abs(x); return x.toLocaleString('en-US', {minimumFractionDigits: a >= 100 ? 0 : a >= 10 ? 1 : 2, maximumFractionDigits: a >= 100 ? 0 : a >= 10 ? 1 : 2}) };"
+_DIGITS = """const digits = (x) => { if (x === 0) return '0';
+  const d = Math.min(9, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(x)) + 1e-12)));
+  return x.toLocaleString('en-US', {minimumFractionDigits: d, maximumFractionDigits: d}) };"""
 
 #: Defines ``bytes(x)``.
-BYTES_JS = _DIGITS + """
+BYTES_JS = (
+    _DIGITS
+    + """
 const bytes = (x) => { if (x == null || !isFinite(x)) return ''; if (x === 0) return '0 B';
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']; let i = 0; while (Math.abs(x) >= 1024 && i < 5) { x /= 1024; i++ }
   return (i === 0 ? Math.round(x).toLocaleString('en-US') : digits(x)) + ' ' + units[i] };
 """
+)
 
 #: Defines ``time(x)`` for microseconds.
-TIME_JS = _DIGITS + """
+TIME_JS = (
+    _DIGITS
+    + """
 const time = (x) => { if (x == null || !isFinite(x)) return ''; if (x === 0) return '0 us'; const a = Math.abs(x);
   return a < 1 ? digits(x * 1e3) + ' ns' : a < 1e3 ? digits(x) + ' us' : a < 1e6 ? digits(x / 1e3) + ' ms' : digits(x / 1e6) + ' s' };
 """
+)
 
 #: Ticks need no padding zeros: 2 MiB, not 2.00 MiB.
 _SHORT = "const short = (t) => t.replace(/(\\.\\d*?)0+ /, '$1 ').replace('. ', ' ');"
@@ -57,25 +77,33 @@ def time_ticks() -> Any:
     """Return a tick formatter for microseconds; all ticks of an axis share the unit of the largest."""
     from bokeh.models import CustomJSTickFormatter
 
-    return CustomJSTickFormatter(code="""
-const top = Math.max(...ticks.map(Math.abs)); const [scale, unit] = top < 1 ? [1e3, 'ns'] : top < 1e3 ? [1, 'us'] : top < 1e6 ? [1e-3, 'ms'] : [1e-6, 's'];
-const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) * scale : 1; const d = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step) - 1e-9)));
+    return CustomJSTickFormatter(
+        code="""
+const top = Math.max(...ticks.map(Math.abs));
+const [scale, unit] = top < 1 ? [1e3, 'ns'] : top < 1e3 ? [1, 'us'] : top < 1e6 ? [1e-3, 'ms'] : [1e-6, 's'];
+const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) * scale : 1;
+const d = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step) - 1e-9)));
 return (tick * scale).toLocaleString('en-US', {minimumFractionDigits: d, maximumFractionDigits: d}) + ' ' + unit
-""")
+"""
+    )
 
 
 def rank_ticks(labels: Sequence[int]) -> Any:
     """Return a tick formatter that names the rank at a position; other positions get no label."""
     from bokeh.models import CustomJSTickFormatter
 
-    return CustomJSTickFormatter(args={"labels": [str(x) for x in labels]}, code="return Number.isInteger(tick) ? (labels[tick] ?? '') : ''")
+    return CustomJSTickFormatter(
+        args={"labels": [str(x) for x in labels]}, code="return Number.isInteger(tick) ? (labels[tick] ?? '') : ''"
+    )
 
 
 def rank_hover(labels: Sequence[int]) -> Any:
     """Return a hover formatter that names the rank under a coordinate."""
     from bokeh.models import CustomJSHover
 
-    return CustomJSHover(args={"labels": [str(x) for x in labels]}, code="return labels[Math.max(0, Math.min(labels.length - 1, Math.round(value)))]")
+    return CustomJSHover(
+        args={"labels": [str(x) for x in labels]}, code="return labels[Math.max(0, Math.min(labels.length - 1, Math.round(value)))]"
+    )
 
 
 def bytes_hover(nothing: str = "nothing") -> Any:

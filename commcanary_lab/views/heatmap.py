@@ -45,8 +45,12 @@ def traffic(source: Trace | TrafficMatrix, *, log: bool = True, gpus_per_node: i
     panel.viewable.Viewable
     """
     view = TrafficView(source if isinstance(source, TrafficMatrix) else build_matrix(source), log=log, gpus_per_node=gpus_per_node)
-    return panel().Column(panel().FlexBox(view.heatmap_card, view.links_card, flex_wrap="wrap", gap="16px"), view.bars_card,
-                          sizing_mode="stretch_width", styles={"gap": "16px"})
+    return panel().Column(
+        panel().FlexBox(view.heatmap_card, view.links_card, flex_wrap="wrap", gap="16px"),
+        view.bars_card,
+        sizing_mode="stretch_width",
+        styles={"gap": "16px"},
+    )
 
 
 class TrafficView:
@@ -92,9 +96,18 @@ class TrafficView:
         m = self.matrix
         origin = origin_text(m)
         order = f"ring order {m.ring_order}" if any(name in ("ring", "chain") for _, name in m.algorithms) else ""
-        self._title.object = _cl(title_html("Bytes between ranks", f"Row sends, column receives; {'logarithmic' if self.log else 'linear'} colour. Drag a box to list its links.",
-                                            origin, coverage_text(m.coverage), order))
-        self._bars_title.object = _cl(title_html("Bytes per rank", "What each rank sends and receives", origin, coverage_text(m.coverage)) + RANK_LEGEND)
+        self._title.object = _cl(
+            title_html(
+                "Bytes between ranks",
+                f"Row sends, column receives; {'logarithmic' if self.log else 'linear'} colour. Drag a box to list its links.",
+                origin,
+                coverage_text(m.coverage),
+                order,
+            )
+        )
+        self._bars_title.object = _cl(
+            title_html("Bytes per rank", "What each rank sends and receives", origin, coverage_text(m.coverage)) + RANK_LEGEND
+        )
         self._plot.object = heatmap(m, log=self.log, gpus_per_node=self.gpus_per_node, on_brush=self.select)
         self._bars.object = rank_bars(m, self.gpus_per_node)
 
@@ -128,8 +141,14 @@ def heatmap(matrix: TrafficMatrix, *, log: bool = True, gpus_per_node: int | Non
     """
     hv = holoviews()
     small = matrix.n <= RAW_RANKS
-    image = _image(hv, matrix) if small else hv.DynamicMap(lambda x_range, y_range: _blocks(hv, matrix, x_range, y_range),
-                                                           streams=[hv.streams.RangeXY(x_range=(-0.5, matrix.n - 0.5), y_range=(-0.5, matrix.n - 0.5))])
+    image = (
+        _image(hv, matrix)
+        if small
+        else hv.DynamicMap(
+            lambda x_range, y_range: _blocks(hv, matrix, x_range, y_range),
+            streams=[hv.streams.RangeXY(x_range=(-0.5, matrix.n - 0.5), y_range=(-0.5, matrix.n - 0.5))],
+        )
+    )
     image = image.opts(**_image_options(matrix, log))
     if on_brush is not None:
         bounds = hv.streams.BoundsXY(source=image)
@@ -137,8 +156,22 @@ def heatmap(matrix: TrafficMatrix, *, log: bool = True, gpus_per_node: int | Non
     out = image * _borders(hv, matrix, gpus_per_node)
     span = (-0.5, matrix.n - 0.5)
     return out.opts(
-        hv.opts.Overlay(frame_width=frame, frame_height=frame, xlim=span, ylim=span, invert_yaxis=True, xlabel="to rank", ylabel="from rank", title="",
-                        toolbar="above", active_tools=["box_select"], hooks=[_rank_axes(matrix)], show_grid=False, show_legend=False))
+        hv.opts.Overlay(
+            frame_width=frame,
+            frame_height=frame,
+            xlim=span,
+            ylim=span,
+            invert_yaxis=True,
+            xlabel="to rank",
+            ylabel="from rank",
+            title="",
+            toolbar="above",
+            active_tools=["box_select"],
+            hooks=[_rank_axes(matrix)],
+            show_grid=False,
+            show_legend=False,
+        )
+    )
 
 
 def brush_of(bounds: tuple[float, float, float, float] | None, n: int) -> Brush | None:
@@ -195,12 +228,16 @@ def _image_options(m: TrafficMatrix, log: bool) -> dict[str, Any]:
     if m.n > RAW_RANKS:
         high = float(high * max(1, m.n // RAW_RANKS))  # blocks add up
     low = (low if low < high else high / 2) if log else 0.0
-    hover = HoverTool(tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("sent", "@image{custom}")],
-                      formatters={"$x": fmt.rank_hover(m.ranks.tolist()), "$y": fmt.rank_hover(m.ranks.tolist()), "@image": fmt.bytes_hover()})
+    hover = HoverTool(
+        tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("sent", "@image{custom}")],
+        formatters={"$x": fmt.rank_hover(m.ranks.tolist()), "$y": fmt.rank_hover(m.ranks.tolist()), "@image": fmt.bytes_hover()},
+    )
     return {
-        "cmap": smooth(AMOUNT), "cnorm": "log" if log else "linear", "clim": (low, high), "colorbar": True, "clipping_colors": {"NaN": (0, 0, 0, 0)},
-        "clabel": " ", "colorbar_opts": {"formatter": fmt.bytes_ticks(), "ticker": FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log)), "width": 10, "bar_line_color": None,
-                          "padding": 8, "title": "", "major_tick_line_color": None},
+        "cmap": smooth(AMOUNT), "cnorm": "log" if log else "linear", "clim": (low, high),
+        "colorbar": True, "clipping_colors": {"NaN": (0, 0, 0, 0)},
+        "clabel": " ",
+        "colorbar_opts": {"formatter": fmt.bytes_ticks(), "ticker": FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log)), "width": 10,
+                          "bar_line_color": None, "padding": 8, "title": "", "major_tick_line_color": None},
         "tools": [hover, "box_select"], "default_tools": ["pan", "wheel_zoom", "box_zoom", "reset", "save"], "hooks": [_smooth_off],
     }  # fmt: skip
 
@@ -234,7 +271,11 @@ def _rank_axes(m: TrafficMatrix) -> Any:
         labels = m.ranks.tolist()
         for axis in (*plot.state.xaxis, *plot.state.yaxis):
             axis.formatter = fmt.rank_ticks(labels)
-            axis.ticker = FixedTicker(ticks=list(range(m.n))) if m.n <= 16 else AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=9)
+            axis.ticker = (
+                FixedTicker(ticks=list(range(m.n)))
+                if m.n <= 16
+                else AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=9)
+            )
         for span in (plot.state.x_range, plot.state.y_range):
             if isinstance(span, Range1d):
                 span.bounds = (-0.5, m.n - 0.5)

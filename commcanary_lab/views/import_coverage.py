@@ -21,9 +21,19 @@ def coverage_html(trace: Trace) -> str:
     skipped = sum(c.skipped.values())
     files = f"{len(c.files)} file{'s' if len(c.files) != 1 else ''}, " if c.files else ""
     ranks = f"sources of {len(c.ranks)} rank{'s' if len(c.ranks) != 1 else ''}, " if c.ranks else ""
-    out = [title_html("Import coverage", f"{ranks}{files}format {trace.source_format}", None, "all used" if c.used == c.read else f"{c.fraction:.1%} used")]
+    out = [
+        title_html(
+            "Import coverage",
+            f"{ranks}{files}format {trace.source_format}",
+            None,
+            "all used" if c.used == c.read else f"{c.fraction:.1%} used",
+        )
+    ]
     used = 100 * c.fraction
-    out.append(f'<div class="bar" role="img" aria-label="{c.used} of {c.read} records used"><i style="width:{used:.2f}%;background:var(--a)"></i></div>')
+    out.append(
+        f'<div class="bar" role="img" aria-label="{c.used} of {c.read} records used">'
+        f'<i style="width:{used:.2f}%;background:var(--a)"></i></div>'
+    )
     rows = [("Records read", f"{c.read:,}"), ("Used", f"{c.used:,}"), ("Skipped", f"{skipped:,}")]
     reasons = sorted(c.skipped.items(), key=lambda kv: (-kv[1], kv[0]))
     rows += [(f"  {reason}", f"{n:,}") for reason, n in reasons[:MAX_LISTED]]
@@ -35,7 +45,11 @@ def coverage_html(trace: Trace) -> str:
     unknown = trace.unknown_fields
     if unknown:
         named = {"skew_us": "arrival skew", "overlap_us": "compute overlap"}
-        out.append('<p class="muted" style="margin-top:8px">Unknown: ' + escape("; ".join(f"{named.get(k, k)} on {n:,} events" for k, n in unknown.items())) + ".</p>")
+        out.append(
+            '<p class="muted" style="margin-top:8px">Unknown: '
+            + escape("; ".join(f"{named.get(k, k)} on {n:,} events" for k, n in unknown.items()))
+            + ".</p>"
+        )
     return "".join(out)
 
 
@@ -46,9 +60,18 @@ def _unsized(trace: Trace) -> str:
     rows = sorted(((name, reason, len(t), sum(t)) for (name, reason), t in by_name.items()), key=lambda r: (-r[3], r[0]))
     listed = [(name, reason, f"{n:,}", format_ns(t)) for name, reason, n, t in rows[:MAX_LISTED]]
     if len(rows) > MAX_LISTED:
-        listed.append((f"{len(rows) - MAX_LISTED} more", "", f"{sum(r[2] for r in rows[MAX_LISTED:]):,}", format_ns(sum(r[3] for r in rows[MAX_LISTED:]))))
+        listed.append(
+            (
+                f"{len(rows) - MAX_LISTED} more",
+                "",
+                f"{sum(r[2] for r in rows[MAX_LISTED:]):,}",
+                format_ns(sum(r[3] for r in rows[MAX_LISTED:])),
+            )
+        )
     total = sum(r[3] for r in rows)
-    head = title_html("Unsized collectives", f"{len(trace.unsized):,} without size or members, {format_ns(total)}: counted as time, never as bytes")
+    head = title_html(
+        "Unsized collectives", f"{len(trace.unsized):,} without size or members, {format_ns(total)}: counted as time, never as bytes"
+    )
     return f'<div style="margin-top:14px">{head}{rows_html(["Name", "Why", "Rows", "Time"], listed, right=[2, 3])}</div>'
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from commcanary_lab.inspect import iterations
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.timing import clock_ns, timing_mode
-from commcanary_lab.traffic.parts import group_names
+from commcanary_lab.views.group_labels import group_labels
 
 __all__ = ["LaneData", "lane_data"]
 
@@ -78,14 +78,14 @@ def lane_data(trace: Trace) -> LaneData:
     ...                 size_bytes=np.array([8, 8]), start_ns=Column(np.array([0, 5000])))
     >>> d = lane_data(t)
     >>> d.lanes, d.start_us.tolist(), bool(np.isnan(d.duration_us).all())
-    (('tp',), [0.0, 5.0], True)
+    (('tp (0-1)',), [0.0, 5.0], True)
     """
     used, first, lane = np.unique(trace.group, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     position = np.empty(len(used), np.int64)
     position[order] = np.arange(len(used))
     groups = [trace.groups[used[i]] for i in order.tolist()]
-    names = group_names(dict.fromkeys(groups))
+    names = group_labels(dict.fromkeys(groups))
     op, phase = trace.op.normalised(), trace.phase.normalised()
     ordered_only = timing_mode(trace) == "none"
     start = np.arange(len(trace), dtype=np.float64) if ordered_only else clock_ns(trace) / 1000.0
@@ -100,8 +100,10 @@ def lane_data(trace: Trace) -> LaneData:
     reach = np.nan_to_num(np.stack([duration, skew, overlap]), nan=0.0).max(axis=0) if len(trace) else np.zeros(0)
     end = float((start + reach).max()) if len(trace) else 1.0
     return LaneData(
-        tuple(names[g] for g in groups), position[lane].astype(np.int64), op.codes.astype(np.int64), op.names, start, duration, skew, overlap,
-        trace.size_bytes, phase.codes.astype(np.int64), phase.names, ordered_only, _first_view(trace, start, reach, end), end, float(reach.max(initial=0.0)))  # fmt: skip
+        tuple(names[g] for g in groups), position[lane].astype(np.int64), op.codes.astype(np.int64), op.names,
+        start, duration, skew, overlap,
+        trace.size_bytes, phase.codes.astype(np.int64), phase.names, ordered_only,
+        _first_view(trace, start, reach, end), end, float(reach.max(initial=0.0)))  # fmt: skip
 
 
 def _first_view(trace: Trace, start: FloatArray, reach: FloatArray, end: float) -> tuple[float, float]:

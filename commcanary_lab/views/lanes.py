@@ -41,8 +41,12 @@ def timeline(trace: Trace) -> Any:
     """
     data = lane_data(trace)
     lanes = Lanes(data)
-    title = title_html("Collectives in time" if not data.ordered_only else "Collectives in order (the source has no times)", lanes.subtitle,
-                       "measured", coverage_text(trace.coverage))
+    title = title_html(
+        "Collectives in time" if not data.ordered_only else "Collectives in order (the source has no times)",
+        lanes.subtitle,
+        "measured",
+        coverage_text(trace.coverage),
+    )
     return paper(html(title + legend_html(data)), lanes.status, lanes.pane)
 
 
@@ -53,9 +57,9 @@ def legend_html(data: LaneData) -> str:
     used = [data.op_names[i] for i in np.unique(data.op).tolist() if i >= 0]
     items = [f'<span><i style="background:{op_color(n)}"></i>{escape(n)}</span>' for n in used[:10]]
     if np.isfinite(data.skew_us).any():
-        items.append('<span><i style="background:var(--t);height:4px;width:16px"></i>first to last arrival</span>')
+        items.append(f'<span><i style="background:{NEUTRAL};height:5px;width:16px"></i>first to last arrival</span>')
     if np.isfinite(data.overlap_us).any():
-        items.append(f'<span><i style="background:{NEUTRAL};opacity:.6;height:4px;width:16px"></i>concurrent compute</span>')
+        items.append(f'<span><i style="background:{NEUTRAL};opacity:.42;height:5px;width:16px"></i>concurrent compute</span>')
     return f'<div class="lg" style="margin-top:10px">{"".join(items)}</div>'
 
 
@@ -102,7 +106,17 @@ class Lanes:
 
     def _figure(self) -> Any:
         from bokeh.events import RangesUpdate
-        from bokeh.models import BoxZoomTool, CustomJSTickFormatter, FixedTicker, HoverTool, PanTool, Range1d, ResetTool, SaveTool, WheelZoomTool
+        from bokeh.models import (
+            BoxZoomTool,
+            CustomJSTickFormatter,
+            FixedTicker,
+            HoverTool,
+            PanTool,
+            Range1d,
+            ResetTool,
+            SaveTool,
+            WheelZoomTool,
+        )
         from bokeh.plotting import figure
 
         d = self.data
@@ -111,26 +125,76 @@ class Lanes:
         low, high = d.first_view
         width = (d.end_us or 1.0) * 0.02
         wheel = WheelZoomTool(dimensions="width")
-        f = figure(height=height, sizing_mode="stretch_width", x_range=Range1d(low, high, bounds=(min(-width, low), max(d.end_us + width, high)), min_interval=0.01),
-                   y_range=Range1d(count - 0.5, -0.5), tools=[PanTool(dimensions="width"), wheel, BoxZoomTool(dimensions="width"), ResetTool(), SaveTool()],
-                   active_scroll=None, toolbar_location="above", output_backend="canvas", min_border_left=self._left, min_border_right=18)
+        f = figure(
+            height=height,
+            sizing_mode="stretch_width",
+            x_range=Range1d(low, high, bounds=(min(-width, low), max(d.end_us + width, high)), min_interval=0.01),
+            y_range=Range1d(count - 0.5, -0.5),
+            tools=[PanTool(dimensions="width"), wheel, BoxZoomTool(dimensions="width"), ResetTool(), SaveTool()],
+            active_scroll=None,
+            toolbar_location="above",
+            output_backend="canvas",
+            min_border_left=self._left,
+            min_border_right=18,
+        )
         f.toolbar.autohide = True
         f.toolbar_inner = True
         f.toolbar.logo = None
         f.outline_line_color = None
         f.image_rgba(image="image", x="x", y="y", dw="dw", dh="dh", source=self._sources["density"])
-        f.quad(left="left", right="right", top="top", bottom="bottom", source=self._sources["overlap"], fill_color=NEUTRAL, fill_alpha=0.55, line_color=None)
-        bars = f.quad(left="left", right="right", top="top", bottom="bottom", source=self._sources["bars"], fill_color="color", fill_alpha=0.85, line_color="color", line_width=0.6)
-        f.quad(left="left", right="right", top="top", bottom="bottom", source=self._sources["skew"], fill_color=NEUTRAL, fill_alpha=1.0, line_color=None)
+        f.quad(
+            left="left",
+            right="right",
+            top="top",
+            bottom="bottom",
+            source=self._sources["overlap"],
+            fill_color=NEUTRAL,
+            fill_alpha=0.35,
+            line_color=None,
+        )
+        bars = f.quad(
+            left="left",
+            right="right",
+            top="top",
+            bottom="bottom",
+            source=self._sources["bars"],
+            fill_color="color",
+            fill_alpha=0.85,
+            line_color="color",
+            line_width=0.6,
+        )
+        f.quad(
+            left="left",
+            right="right",
+            top="top",
+            bottom="bottom",
+            source=self._sources["skew"],
+            fill_color=NEUTRAL,
+            fill_alpha=1.0,
+            line_color=None,
+        )
         ticks = f.segment(x0="left", x1="left", y0="top", y1="bottom", source=self._sources["starts"], line_color="color", line_width=2)
         hit = f.scatter(x="left", y="y", source=self._sources["starts"], size=11, fill_alpha=0, line_alpha=0)
-        rows = [("operation", "@op"), ("size B", "@size"), ("group", "@group"), ("starts", "@at"), ("measured", "@duration"), ("arrival skew", "@skew"),
-                ("concurrent compute", "@overlap"), ("phase", "@phase"), ("event", "@event")]
+        rows = [
+            ("operation", "@op"),
+            ("size B", "@size"),
+            ("group", "@group"),
+            ("starts", "@at"),
+            ("measured", "@duration"),
+            ("arrival skew", "@skew"),
+            ("concurrent compute", "@overlap"),
+            ("phase", "@phase"),
+            ("event", "@event"),
+        ]
         f.add_tools(HoverTool(renderers=[bars, hit], tooltips=rows, mode="mouse", point_policy="follow_mouse"))
         step = max(1, -(-count // 30))
         f.yaxis.ticker = FixedTicker(ticks=list(range(0, count, step)))
         f.yaxis.formatter = CustomJSTickFormatter(args={"labels": [_short(n) for n in d.lanes]}, code="return labels[tick] ?? ''")
-        f.xaxis.formatter = CustomJSTickFormatter(code="return Number.isInteger(tick) ? tick.toLocaleString('en-US') : ''") if d.ordered_only else fmt.time_ticks()
+        f.xaxis.formatter = (
+            CustomJSTickFormatter(code="return Number.isInteger(tick) ? tick.toLocaleString('en-US') : ''")
+            if d.ordered_only
+            else fmt.time_ticks()
+        )
         f.xaxis.axis_label = "event" if d.ordered_only else "time from the first event"
         f.ygrid.visible = False
         f.on_event(RangesUpdate, self._moved)
@@ -145,8 +209,18 @@ class Lanes:
         d = self.data
         counts, edges = np.histogram(d.start_us, bins=min(_MINIMAP_BINS, max(20, len(d) // 4)), range=(0.0, d.end_us or 1.0))
         width = (d.end_us or 1.0) * 0.012
-        f = figure(height=58, sizing_mode="stretch_width", x_range=Range1d(-width, d.end_us + width), y_range=Range1d(0, max(1, counts.max()) * 1.1), tools="",
-                   toolbar_location=None, min_border_left=self._left, min_border_right=18, min_border_top=2, min_border_bottom=2)
+        f = figure(
+            height=58,
+            sizing_mode="stretch_width",
+            x_range=Range1d(-width, d.end_us + width),
+            y_range=Range1d(0, max(1, counts.max()) * 1.1),
+            tools="",
+            toolbar_location=None,
+            min_border_left=self._left,
+            min_border_right=18,
+            min_border_top=2,
+            min_border_bottom=2,
+        )
         f.quad(left=edges[:-1], right=edges[1:], bottom=0, top=counts, fill_color=NEUTRAL, fill_alpha=0.5, line_color=None)
         tool = RangeTool(x_range=self.figure.x_range)
         tool.overlay.update(fill_color=NEUTRAL, fill_alpha=0.16, line_color=NEUTRAL, line_width=1, line_alpha=1, line_dash="solid")
@@ -243,7 +317,8 @@ class Lanes:
 
         d = self.data
         count = len(d.lanes)
-        frame = pd.DataFrame({"x": d.start_us[part], "y": d.lane[part], "op": pd.Categorical.from_codes(d.op[part], list(d.op_names))})
+        ops = pd.Categorical.from_codes(d.op[part], dtype=pd.CategoricalDtype(list(d.op_names)))
+        frame = pd.DataFrame({"x": d.start_us[part], "y": d.lane[part], "op": ops})
         canvas = ds.Canvas(plot_width=_PIXELS, plot_height=count, x_range=(low, high), y_range=(-0.5, count - 0.5))
         counts: npt.NDArray[Any] = canvas.points(frame, "x", "y", agg=ds.by("op", ds.count())).values.astype(np.float64)
         total = counts.sum(axis=2)
@@ -258,7 +333,9 @@ class Lanes:
         return {"image": [image], "x": [low], "y": [-0.5], "dw": [high - low], "dh": [count]}
 
 
-def _strip(start: npt.NDArray[np.float64], width: npt.NDArray[np.float64], top: npt.NDArray[np.float64], bottom: npt.NDArray[np.float64]) -> dict[str, Any]:
+def _strip(
+    start: npt.NDArray[np.float64], width: npt.NDArray[np.float64], top: npt.NDArray[np.float64], bottom: npt.NDArray[np.float64]
+) -> dict[str, Any]:
     shown = np.isfinite(width) & (width > 0)
     return {"left": start[shown], "right": (start + np.nan_to_num(width))[shown], "top": top[shown], "bottom": bottom[shown]}
 

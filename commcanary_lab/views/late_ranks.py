@@ -37,6 +37,10 @@ def late_ranks_card(late: StragglerTable) -> Any:
     text = f"Over {late.known:,} collectives with arrivals per rank; waiting of all ranks together {format_us(late.waiting_us)}"
     rest = late.unknown + late.skew_only
     text += f"; {rest:,} others do not say who was late" if rest else ""
-    head = panel().Row(html(title_html("Late ranks", text, late.origin, coverage_text(late.coverage))), download(lambda: late.df.to_csv(index=False), "late_ranks.csv"),
-                       sizing_mode="stretch_width", margin=0)
+    head = panel().Row(
+        html(title_html("Late ranks", text, late.origin, coverage_text(late.coverage))),
+        download(lambda: late.df.to_csv(index=False), "late_ranks.csv"),
+        sizing_mode="stretch_width",
+        margin=0,
+    )
     return paper(head, table(late.df, columns, page_size=8))

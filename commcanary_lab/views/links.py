@@ -53,7 +53,13 @@ def links_table(frame: pd.DataFrame) -> Any:
         "bytes": TableColumn("Sent", fmt.bytes_cell(), 90, right=True),
         "share": TableColumn("Share of all", fmt.share_cell(), 80, right=True),
     }
-    return table(frame, columns, page_size=10, empty="No traffic in the box. Draw it over coloured cells; a click outside clears it.", pagination="local")
+    return table(
+        frame,
+        columns,
+        page_size=15,
+        empty="No traffic in the box. Draw it over coloured cells; a click outside clears it.",
+        pagination="local",
+    )
 
 
 def links_csv(m: TrafficMatrix, brush: Brush | None) -> str:

@@ -10,20 +10,22 @@ from typing import Any
 from commcanary_lab.trace.model import ImportCoverage
 from commcanary_lab.views.extra import panel
 
-__all__ = ["CSS", "Figure", "badges", "chip", "coverage_text", "html", "key_figures", "message", "rows_html", "title_html"]
+__all__ = ["CSS", "Figure", "badges", "chip", "coverage_text", "html", "key_figures", "message", "percent", "rows_html", "title_html"]
 
 CSS = """
 :host, .cl { --t: var(--mui-palette-text-primary, #18212d); --m: var(--mui-palette-text-secondary, #56616f);
   --d: var(--mui-palette-divider, #e1e6ec); --a: var(--mui-palette-primary-main, #0f7285); --e: var(--mui-palette-error-main, #c93a32);
   --p: var(--mui-palette-background-paper, #fff); --s: color-mix(in srgb, var(--t) 5%, transparent); }
-.cl { font-family: Roboto, 'Helvetica Neue', Arial, sans-serif; color: var(--t); font-size: 13.5px; line-height: 1.45; font-variant-numeric: tabular-nums; }
+.cl { font-family: Roboto, 'Helvetica Neue', Arial, sans-serif; color: var(--t); font-size: 13.5px; line-height: 1.45;
+  font-variant-numeric: tabular-nums; }
 .cl * { box-sizing: border-box; }
 .cl p { margin: 0; }
 .cl .muted { color: var(--m); }
 .cl .answer { font-size: 19px; line-height: 1.4; font-weight: 400; letter-spacing: -.003em; max-width: 92ch; text-wrap: pretty; }
 .cl .answer b { font-weight: 700; }
 .cl .crumb { font-size: 12px; color: var(--m); margin-bottom: 4px; letter-spacing: .01em; overflow-wrap: anywhere; }
-.cl .keys { display: grid; grid-template-columns: repeat(auto-fit, minmax(168px, 1fr)); gap: 0; border: 1px solid var(--d); border-radius: 10px; background: var(--p); overflow: hidden; }
+.cl .keys { display: grid; grid-template-columns: repeat(auto-fit, minmax(168px, 1fr)); gap: 0; border: 1px solid var(--d);
+  border-radius: 10px; background: var(--p); overflow: hidden; }
 .cl .key { padding: 13px 18px 12px; box-shadow: 1px 0 0 0 var(--d), 0 1px 0 0 var(--d); min-width: 0; }
 .cl .key .n { font-size: 23px; line-height: 1.25; font-weight: 500; white-space: nowrap; letter-spacing: -.01em; }
 .cl .key .n small { font-size: 14px; font-weight: 400; color: var(--m); margin-left: 3px; letter-spacing: 0; }
@@ -33,19 +35,24 @@ CSS = """
 .cl .head .tt { font-size: 14.5px; font-weight: 700; }
 .cl .head .st { font-size: 12.5px; color: var(--m); margin-top: 1px; }
 .cl .bs { display: inline-flex; gap: 6px; flex-wrap: wrap; }
-.cl .b { display: inline-flex; align-items: center; height: 21px; padding: 0 8px; border-radius: 11px; font-size: 11.5px; border: 1px solid var(--d); color: var(--m); white-space: nowrap; background: var(--p); }
-.cl .b::before { content: ''; width: 7px; height: 7px; border-radius: 50%; margin-right: 6px; background: var(--c, transparent); border: 1.5px solid var(--c, transparent); }
+.cl .b { display: inline-flex; align-items: center; height: 21px; padding: 0 8px; border-radius: 11px; font-size: 11.5px;
+  border: 1px solid var(--d); color: var(--m); white-space: nowrap; background: var(--p); }
+.cl .b::before { content: ''; width: 7px; height: 7px; border-radius: 50%; margin-right: 6px; background: var(--c, transparent);
+  border: 1.5px solid var(--c, transparent); }
 .cl .b.plain::before { display: none; }
 .cl .b.measured { --c: #2f9e62; } .cl .b.model { --c: #4477aa; } .cl .b.assumed { --c: #d3ae2c; }
 .cl .b.model::before { background: transparent; } .cl .b.assumed::before { background: transparent; border-style: dashed; }
-.cl .chips { display: flex; flex-wrap: wrap; gap: 8px; }
-.cl .chip { display: inline-flex; border: 1px solid var(--d); border-radius: 8px; overflow: hidden; font-size: 12.5px; background: var(--p); }
-.cl .chip > span { padding: 4px 10px; } .cl .chip > span:first-child { color: var(--m); background: var(--s); }
-.cl .chip.ok > span:last-child { color: color-mix(in srgb, #2f9e62 80%, var(--t)); font-weight: 500; } .cl .chip.ok > span:last-child::before { content: '\\2713\\00a0'; }
-.cl .chip.bad { border-color: var(--e); } .cl .chip.bad > span:last-child { color: var(--e); font-weight: 700; } .cl .chip.bad > span:last-child::before { content: '\\2715\\00a0'; }
+.cl .chips { display: flex; flex-wrap: wrap; gap: 6px; }
+.cl .chip { display: inline-flex; border: 1px solid var(--d); border-radius: 8px; overflow: hidden; font-size: 12px; background: var(--p); }
+.cl .chip > span { padding: 3px 9px; } .cl .chip > span:first-child { color: var(--m); background: var(--s); }
+.cl .chip.ok > span:last-child { color: color-mix(in srgb, #2f9e62 80%, var(--t)); font-weight: 500;
+  } .cl .chip.ok > span:last-child::before { content: '\\2713\\00a0'; }
+.cl .chip.bad { border-color: var(--e); } .cl .chip.bad > span:last-child { color: var(--e); font-weight: 700;
+  } .cl .chip.bad > span:last-child::before { content: '\\2715\\00a0'; }
 .cl .chip.open > span:last-child { color: var(--m); }
 .cl table { border-collapse: collapse; width: 100%; font-size: 13px; }
-.cl th { text-align: left; font-weight: 500; color: var(--m); font-size: 12px; padding: 4px 12px 5px 0; border-bottom: 1px solid var(--d); white-space: nowrap; }
+.cl th { text-align: left; font-weight: 500; color: var(--m); font-size: 12px; padding: 4px 12px 5px 0;
+  border-bottom: 1px solid var(--d); white-space: nowrap; }
 .cl td { padding: 6px 12px 6px 0; border-bottom: 1px solid var(--d); vertical-align: top; overflow-wrap: anywhere; }
 .cl tr:last-child td { border-bottom: 0; }
 .cl th.r, .cl td.r { text-align: right; padding-right: 0; padding-left: 12px; white-space: nowrap; }
@@ -57,9 +64,11 @@ CSS = """
 .cl .box.err { border-color: color-mix(in srgb, var(--e) 55%, transparent); background: color-mix(in srgb, var(--e) 7%, var(--p)); }
 .cl .box.warn { border-color: color-mix(in srgb, #d3ae2c 60%, transparent); background: color-mix(in srgb, #d3ae2c 9%, var(--p)); }
 .cl .box .bt { font-weight: 700; margin-bottom: 3px; } .cl .box .bx { overflow-wrap: anywhere; white-space: pre-wrap; }
-.cl .empty { text-align: center; padding: 56px 24px; color: var(--m); } .cl .empty .bt { font-size: 17px; color: var(--t); font-weight: 500; margin-bottom: 6px; }
+.cl .empty { text-align: center; padding: 56px 24px; color: var(--m); } .cl .empty .bt { font-size: 17px; color: var(--t);
+  font-weight: 500; margin-bottom: 6px; }
 .cl .lg { display: inline-flex; flex-wrap: wrap; gap: 4px 16px; font-size: 12.5px; color: var(--m); }
-.cl .lg span { display: inline-flex; align-items: center; gap: 6px; } .cl .lg i { width: 11px; height: 11px; border-radius: 3px; display: inline-block; }
+.cl .lg span { display: inline-flex; align-items: center; gap: 6px; } .cl .lg i { width: 11px; height: 11px; border-radius: 3px;
+  display: inline-block; }
 """
 
 
@@ -95,8 +104,10 @@ def key_figures(figures: Iterable[Figure]) -> str:
     for f in figures:
         number, _, unit = f.value.partition(" ")
         small = f"<small>{escape(unit)}</small>" if unit else ""
-        cells.append(f'<div class="key"><div class="l">{escape(f.label)}</div><div class="n">{escape(number)}{small}</div>'
-                     f'<div class="o">{escape(f.origin) or "&nbsp;"}</div></div>')
+        cells.append(
+            f'<div class="key"><div class="l">{escape(f.label)}</div><div class="n">{escape(number)}{small}</div>'
+            f'<div class="o">{escape(f.origin) or "&nbsp;"}</div></div>'
+        )
     return f'<div class="keys">{"".join(cells)}</div>'
 
 
@@ -130,6 +141,19 @@ def coverage_text(coverage: ImportCoverage) -> str:
     return f"{coverage.used:,} of {coverage.read:,} source records"
 
 
+def percent(fraction: float) -> str:
+    r"""Return a share in words.
+
+    Examples
+    --------
+    >>> percent(0.613), percent(0.004), percent(0.0), percent(1.0)
+    ('61\xa0%', 'less than 1 %', '0\xa0%', '100\xa0%')
+    """
+    if 0 < fraction < 0.01:
+        return "less than 1 %"
+    return f"{min(fraction, 0.99) if fraction < 1 else 1:.0%}".replace("%", "\u00a0%")
+
+
 def chip(name: str, value: str, state: str = "") -> str:
     """Return one status; `state` is ``ok``, ``bad`` or ``open``."""
     return f'<span class="chip {escape(state)}"><span>{escape(name)}</span><span>{escape(value)}</span></span>'
@@ -138,7 +162,9 @@ def chip(name: str, value: str, state: str = "") -> str:
 def message(title: str, text: str = "", kind: str = "") -> str:
     """Return a box: `kind` is ``err``, ``warn`` or empty."""
     body = f'<div class="bx">{escape(text)}</div>' if text else ""
-    return f'<div class="box {escape(kind)}" role="{"alert" if kind == "err" else "note"}"><div class="bt">{escape(title)}</div>{body}</div>'
+    return (
+        f'<div class="box {escape(kind)}" role="{"alert" if kind == "err" else "note"}"><div class="bt">{escape(title)}</div>{body}</div>'
+    )
 
 
 def rows_html(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
@@ -146,7 +172,7 @@ def rows_html(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Iter
     to_right = set(right)
 
     def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(f'<{tag}{" class=r" if i in to_right else ""}>{escape(c)}</{tag}>' for i, c in enumerate(row))
+        return "".join(f"<{tag}{' class=r' if i in to_right else ''}>{escape(c)}</{tag}>" for i, c in enumerate(row))
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return f"<table><thead><tr>{cells('th', headers)}</tr></thead><tbody>{body}</tbody></table>"

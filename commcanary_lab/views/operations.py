@@ -10,6 +10,7 @@ from commcanary_lab.inspect.table import OperationRow, OperationTable
 from commcanary_lab.units import format_bytes, format_count, format_us
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
+from commcanary_lab.views.group_labels import ranks_text
 from commcanary_lab.views.markup import coverage_text, html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import NEUTRAL, op_color, paper, plain
@@ -42,7 +43,9 @@ def shares_card(operations: OperationTable, **params: Any) -> Any:
     """Return the chart of shares as a card."""
     timed = operations.measured > 0
     what = "communication time, summed over reporting ranks" if timed else "bytes (B summed over events); the source measured no times"
-    title = title_html("Where the time goes" if timed else "Where the bytes go", f"Share of {what}", operations.origin, coverage_text(operations.coverage))
+    title = title_html(
+        "Where the time goes" if timed else "Where the bytes go", f"Share of {what}", operations.origin, coverage_text(operations.coverage)
+    )
     plot = panel().pane.HoloViews(operation_shares(operations), linked_axes=False, margin=0, sizing_mode="stretch_width")
     return paper(html(title), plot, **params)
 
@@ -51,9 +54,21 @@ def table_card(operations: OperationTable, **params: Any) -> Any:
     """Return the table as a card with its download."""
     pn = panel()
     missing = operations.events - operations.measured
-    timing = "no event has a measured time" if not operations.measured else f"{missing:,} without a measured time" if missing else "all measured"
-    head = pn.Row(html(title_html("Operations", f"{operations.events:,} events in {len(operations):,} row{'s' * (len(operations) != 1)} (operation x size x group); {timing}")),
-                  download(lambda: ops_csv(operations), "operations.csv"), sizing_mode="stretch_width", margin=0)
+    timing = (
+        "no event has a measured time" if not operations.measured else f"{missing:,} without a measured time" if missing else "all measured"
+    )
+    head = pn.Row(
+        html(
+            title_html(
+                "Operations",
+                f"{operations.events:,} events in {len(operations):,} row{'s' * (len(operations) != 1)} "
+                f"(operation x size x group); {timing}",
+            )
+        ),
+        download(lambda: ops_csv(operations), "operations.csv"),
+        sizing_mode="stretch_width",
+        margin=0,
+    )
     return paper(head, operation_table(operations), **params)
 
 
@@ -72,7 +87,7 @@ def operation_table(operations: OperationTable) -> Any:
         "busbw": TableColumn("busbw", fmt.rate_cell(), 90, right=True),
         "hidden": TableColumn("Hidden", fmt.time_cell(), 75, right=True),
         "exposed": TableColumn("Exposed", fmt.time_cell(), 80, right=True),
-        "share": TableColumn("Share of time", fmt.share_cell(), 80, right=True),
+        "share": TableColumn("Share of time", fmt.share_cell(), 100, right=True),
     }
     always = ("op", "group", "size", "count", "total")
     columns = {name: c for name, c in columns.items() if name in always or frame[name].notna().any()}
@@ -117,9 +132,7 @@ def _frame(operations: OperationTable) -> pd.DataFrame:
 def _group(r: OperationRow) -> str:
     if not r.sized:
         return "members unknown"
-    first, last = r.members[0], r.members[-1]
-    ranks = f"{first}-{last}" if last - first + 1 == len(r.members) > 1 else ",".join(map(str, r.members[:6])) + (",..." if len(r.members) > 6 else "")
-    return f"{r.group or 'unnamed'} ({ranks})"
+    return f"{r.group or 'unnamed'} ({ranks_text(r.members)})"
 
 
 def operation_shares(operations: OperationTable) -> Any:
@@ -154,11 +167,30 @@ def _bars(hv: Any, names: list[str], shares: list[float], words: list[str], colo
         "name": names, "words": words, "color": colors, "percent": [f"{s:.1%}" for s in shares],
     }  # fmt: skip
     bars = hv.Rectangles(rows, kdims=["x0", "y0", "x1", "y1"], vdims=["name", "words", "percent", "color"]).opts(
-        color="color", line_color=None, line_alpha=0, default_tools=["save"],
-        tools=[HoverTool(tooltips=[("operation", "@name"), ("amount", "@words"), ("share", "@percent")])])
-    labels = hv.Labels({"x": shares, "y": position, "text": [f"{w}  {s:.1%}" for w, s in zip(words, shares, strict=True)]}, ["x", "y"], "text").opts(
-        text_align="left", text_baseline="middle", xoffset=0.008, text_font_size="12px", text_color=NEUTRAL)
+        color="color",
+        line_color=None,
+        line_alpha=0,
+        default_tools=["save"],
+        tools=[HoverTool(tooltips=[("operation", "@name"), ("amount", "@words"), ("share", "@percent")])],
+    )
+    labels = hv.Labels(
+        {"x": shares, "y": position, "text": [f"{w}  {s:.1%}" for w, s in zip(words, shares, strict=True)]}, ["x", "y"], "text"
+    ).opts(text_align="left", text_baseline="middle", xoffset=0.008, text_font_size="12px", text_color=NEUTRAL)
     top = max(shares, default=1.0)
     return (bars * labels).opts(
-        hv.opts.Overlay(responsive=True, height=30 * n + 46, xlim=(0, top * 1.32), ylim=(-0.6, n - 0.4), xlabel="", ylabel="", title="", xaxis=None, toolbar=None, hooks=[plain],
-                        yticks=list(zip(position, names, strict=True)), show_grid=False, show_legend=False))
+        hv.opts.Overlay(
+            responsive=True,
+            height=30 * n + 46,
+            xlim=(0, top * 1.32),
+            ylim=(-0.6, n - 0.4),
+            xlabel="",
+            ylabel="",
+            title="",
+            xaxis=None,
+            toolbar=None,
+            hooks=[plain],
+            yticks=list(zip(position, names, strict=True)),
+            show_grid=False,
+            show_legend=False,
+        )
+    )

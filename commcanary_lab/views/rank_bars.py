@@ -20,8 +20,10 @@ MAX_BARS = 192
 _EGRESS, _INGRESS = "#4477aa", "#d3ae2c"
 
 #: The legend, as HTML above the chart: inside it would cover bars.
-RANK_LEGEND = (f'<div class="lg" style="margin-top:8px"><span><i style="background:{_EGRESS}"></i>sends (egress)</span>'
-               f'<span><i style="background:{_INGRESS}"></i>receives (ingress)</span></div>')
+RANK_LEGEND = (
+    f'<div class="lg" style="margin-top:8px"><span><i style="background:{_EGRESS}"></i>sends (egress)</span>'
+    f'<span><i style="background:{_INGRESS}"></i>receives (ingress)</span></div>'
+)
 
 
 def rank_bars(m: TrafficMatrix, gpus_per_node: int | None = None) -> Any:
@@ -42,24 +44,46 @@ def rank_bars(m: TrafficMatrix, gpus_per_node: int | None = None) -> Any:
     cuts = (np.flatnonzero(np.diff(m.ranks // gpus_per_node)) + 0.5).tolist() if gpus_per_node and gpus_per_node < m.n else []
     layers.append(hv.VLines(cuts if len(cuts) <= 128 else []).opts(color=NEUTRAL, line_width=1, alpha=0.6, apply_ranges=False))
     return hv.Overlay(layers).opts(
-        hv.opts.Overlay(responsive=True, height=230, xlim=(-0.5, m.n - 0.5), ylim=(0, top * 1.06), xlabel="rank", ylabel="", title="", toolbar="above",
-                        yformatter=fmt.bytes_ticks(), hooks=[_axes(m, top)], show_grid=False, show_legend=False, active_tools=[]))
+        hv.opts.Overlay(
+            responsive=True,
+            height=230,
+            xlim=(-0.5, m.n - 0.5),
+            ylim=(0, top * 1.06),
+            xlabel="rank",
+            ylabel="",
+            title="",
+            toolbar="above",
+            yformatter=fmt.bytes_ticks(),
+            hooks=[_axes(m, top)],
+            show_grid=False,
+            show_legend=False,
+            active_tools=[],
+        )
+    )
 
 
 def _bars(hv: Any, m: TrafficMatrix, name: str, values: Any, color: str, left: float, right: float) -> Any:
     from bokeh.models import HoverTool
 
     position = np.arange(m.n)
-    rows = {"x0": position + left, "y0": np.zeros(m.n), "x1": position + right, "y1": values,
-            "rank": m.ranks.astype(str), "words": [format_bytes(v) for v in values.tolist()]}
+    rows = {
+        "x0": position + left,
+        "y0": np.zeros(m.n),
+        "x1": position + right,
+        "y1": values,
+        "rank": m.ranks.astype(str),
+        "words": [format_bytes(v) for v in values.tolist()],
+    }
     hover = HoverTool(tooltips=[("rank", "@rank"), (name, "@words")])
     return hv.Rectangles(rows, kdims=["x0", "y0", "x1", "y1"], vdims=["rank", "words"], label=name).opts(
-        color=color, line_color=None, line_alpha=0, tools=[hover], default_tools=["save"])
+        color=color, line_color=None, line_alpha=0, tools=[hover], default_tools=["save"]
+    )
 
 
 def _steps(hv: Any, name: str, values: Any, color: str) -> Any:
     return hv.Curve((np.arange(len(values)), values), "rank", "bytes", label=name).opts(
-        interpolation="steps-mid", color=color, line_width=1.5, default_tools=["xwheel_zoom", "xpan", "reset", "save"])
+        interpolation="steps-mid", color=color, line_width=1.5, default_tools=["xwheel_zoom", "xpan", "reset", "save"]
+    )
 
 
 def _axes(m: TrafficMatrix, top: float) -> Any:
@@ -68,7 +92,11 @@ def _axes(m: TrafficMatrix, top: float) -> Any:
 
         axis = plot.state.xaxis[0]
         axis.formatter = fmt.rank_ticks(m.ranks.tolist())
-        axis.ticker = FixedTicker(ticks=list(range(m.n))) if m.n <= 32 else AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=12)
+        axis.ticker = (
+            FixedTicker(ticks=list(range(m.n)))
+            if m.n <= 32
+            else AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=12)
+        )
         plot.state.yaxis[0].ticker = FixedTicker(ticks=fmt.byte_tick_values(0.0, top))
         plot.state.toolbar.autohide = True
         plot.state.toolbar_inner = True

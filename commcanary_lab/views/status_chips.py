@@ -10,7 +10,7 @@ from commcanary_lab.views.markup import chip, html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import paper
 
-__all__ = ["chips_html", "statuses"]
+__all__ = ["checks_card", "chips_html", "statuses"]
 
 _GOOD = {"lossless", "full_source", "recomputed", "pass", "verified"}
 _BAD = {"mismatch", "fail", "refused"}
@@ -28,26 +28,54 @@ def statuses(verification: Verification) -> Any:
     -------
     panel.viewable.Viewable
     """
+    return panel().Column(
+        paper(html(chips_html(verification)), margin=(0, 0, 16, 0)), checks_card(verification), sizing_mode="stretch_width"
+    )
+
+
+def checks_card(verification: Verification) -> Any:
+    """Return every check as a table, failed ones first."""
     import pandas as pd
 
-    rows = [{"status": c.status, "name": c.name, "backend": c.backend or "", "source": _value(c.source), "canary": _value(c.canary),
-             "outcome": "pass" if c.passed else "fail"} for c in verification.checks]
+    rows = [
+        {
+            "status": c.status,
+            "name": c.name,
+            "backend": c.backend or "",
+            "source": _value(c.source),
+            "canary": _value(c.canary),
+            "outcome": "pass" if c.passed else "fail",
+        }
+        for c in verification.checks
+    ]
     frame = pd.DataFrame(rows, columns=["status", "name", "backend", "source", "canary", "outcome"])
     frame = frame.sort_values("outcome", kind="stable") if len(frame) else frame
     columns = {
-        "status": TableColumn("Status", None, 100), "name": TableColumn("Compared", None, 180, grow=3), "backend": TableColumn("Backend", None, 130, grow=2),
-        "source": TableColumn("Source", None, 110, right=True), "canary": TableColumn("Canary", None, 110, right=True), "outcome": TableColumn("Outcome", None, 70),
+        "status": TableColumn("Status", None, 100), "name": TableColumn("Compared", None, 180, grow=3),
+        "backend": TableColumn("Backend", None, 130, grow=2),
+        "source": TableColumn("Source", None, 110, right=True), "canary": TableColumn("Canary", None, 110, right=True),
+        "outcome": TableColumn("Outcome", None, 70),
     }  # fmt: skip
     failed = sum(not c.passed for c in verification.checks)
-    head = panel().Row(html(title_html("Checks", f"{len(frame):,} comparisons, {failed:,} failed; failed ones first")),
-                       download(lambda: frame.to_csv(index=False), "checks.csv"), sizing_mode="stretch_width", margin=0)
-    return panel().Column(paper(html(chips_html(verification))), paper(head, table(frame, columns)), sizing_mode="stretch_width", styles={"gap": "16px"})
+    head = panel().Row(
+        html(title_html("Checks", f"{len(frame):,} comparisons, {failed:,} failed; failed ones first")),
+        download(lambda: frame.to_csv(index=False), "checks.csv"),
+        sizing_mode="stretch_width",
+        margin=0,
+    )
+    return paper(head, table(frame, columns, page_size=8))
 
 
 def _value(value: float | int | str | None) -> str:
     if value is None:
         return ""
-    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return (
+        f"{value:,.6g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int) and not isinstance(value, bool)
+        else str(value)
+    )
 
 
 def chips_html(verification: Verification) -> str:
@@ -59,7 +87,9 @@ def chips_html(verification: Verification) -> str:
         if name == "ranking" and verification.decisions_total:
             text = f"{text} ({verification.decisions_kept} of {verification.decisions_total})"
         chips.append(chip(name, text, state))
-    head = title_html("Verification", f"Claim: {verification.claim}. {_sentence(verification.claim_reason)}", "model", f"cost model {verification.model}")
+    head = title_html(
+        "Verification", f"Claim: {verification.claim}. {_sentence(verification.claim_reason)}", "model", f"cost model {verification.model}"
+    )
     return f'{head}<div class="chips" style="margin-top:10px">{"".join(chips)}</div>'
 
 

@@ -15,28 +15,39 @@ if TYPE_CHECKING:
 __all__ = ["TableColumn", "download", "table"]
 
 _CSS = """
-:host { --cl-d: var(--mui-palette-divider, #e1e6ec); --cl-t: var(--mui-palette-text-primary, #18212d); --cl-m: var(--mui-palette-text-secondary, #56616f); --cl-p: var(--mui-palette-background-paper, #fff); }
-.tabulator { font-family: Roboto, 'Helvetica Neue', Arial, sans-serif; font-size: 13px; font-variant-numeric: tabular-nums; border: 0 !important; background: transparent !important; color: var(--cl-t) !important; }
-.tabulator .tabulator-header { background: transparent !important; border-bottom: 1px solid var(--cl-d) !important; color: var(--cl-m) !important; font-weight: 500; }
-.tabulator .tabulator-header .tabulator-col, .tabulator .tabulator-header .tabulator-headers { background: transparent !important; border-right: 0 !important; }
+:host { --cl-d: var(--mui-palette-divider, #e1e6ec); --cl-t: var(--mui-palette-text-primary, #18212d);
+  --cl-m: var(--mui-palette-text-secondary, #56616f); --cl-p: var(--mui-palette-background-paper, #fff); }
+.tabulator { font-family: Roboto, 'Helvetica Neue', Arial, sans-serif; font-size: 13px; font-variant-numeric: tabular-nums;
+  border: 0 !important; background: transparent !important; color: var(--cl-t) !important; }
+.tabulator .tabulator-header { background: transparent !important; border-bottom: 1px solid var(--cl-d) !important;
+  color: var(--cl-m) !important; font-weight: 500; }
+.tabulator .tabulator-header .tabulator-col, .tabulator .tabulator-header .tabulator-headers { background: transparent !important;
+  border-right: 0 !important; }
 .tabulator .tabulator-header .tabulator-col .tabulator-col-content { padding: 5px 14px 5px 8px !important; }
-.tabulator .tabulator-header .tabulator-col-title { font-size: 12px; font-weight: 500; color: var(--cl-m) !important; white-space: normal !important; }
+.tabulator .tabulator-header .tabulator-col-title { font-size: 12px; font-weight: 500; color: var(--cl-m) !important;
+  white-space: normal !important; }
 .tabulator .tabulator-cell, .tabulator .tabulator-cell * { font-size: 13px !important; line-height: 18px; }
 .tabulator .tabulator-tableholder, .tabulator .tabulator-table { background: transparent !important; color: var(--cl-t) !important; }
-.tabulator-row, .tabulator-row.tabulator-row-even { background: transparent !important; border-bottom: 1px solid var(--cl-d) !important; border-top: 0 !important; color: var(--cl-t) !important; min-height: 30px !important; }
+.tabulator-row, .tabulator-row.tabulator-row-even { background: transparent !important;
+  border-bottom: 1px solid var(--cl-d) !important; border-top: 0 !important; color: var(--cl-t) !important; min-height: 30px !important; }
 .tabulator-row:hover { background: color-mix(in srgb, var(--cl-t) 5%, transparent) !important; }
-.tabulator-row .tabulator-cell { border-right: 0 !important; padding: 6px 14px 6px 8px !important; color: var(--cl-t) !important; height: 30px !important; }
-.tabulator .tabulator-footer { background: transparent !important; border-top: 0 !important; color: var(--cl-m) !important; padding: 6px 0 0 !important; font-weight: 400; }
-.tabulator .tabulator-footer .tabulator-page { color: var(--cl-m) !important; background: transparent !important; border: 1px solid var(--cl-d) !important; border-radius: 6px !important; padding: 2px 8px !important; margin: 0 2px !important; font-size: 12px; }
+.tabulator-row .tabulator-cell { border-right: 0 !important; padding: 6px 14px 6px 8px !important; color: var(--cl-t) !important;
+  height: 30px !important; }
+.tabulator .tabulator-footer { background: transparent !important; border-top: 0 !important; color: var(--cl-m) !important;
+  padding: 6px 0 0 !important; font-weight: 400; }
+.tabulator .tabulator-footer .tabulator-page { color: var(--cl-m) !important; background: transparent !important;
+  border: 1px solid var(--cl-d) !important; border-radius: 6px !important; padding: 2px 8px !important; margin: 0 2px !important;
+  font-size: 12px; }
 .tabulator .tabulator-footer .tabulator-page.active { color: var(--cl-t) !important; border-color: var(--cl-m) !important; }
 .tabulator .tabulator-footer .tabulator-page:disabled { opacity: .35; }
 .tabulator .tabulator-footer:has(.tabulator-pages > .tabulator-page:only-child) { display: none; }
 .tabulator .tabulator-placeholder { color: var(--cl-m); }
-.tabulator .tabulator-placeholder .tabulator-placeholder-contents { color: var(--cl-m); font-weight: 400; font-size: 13px; white-space: normal; }
+.tabulator .tabulator-placeholder .tabulator-placeholder-contents { color: var(--cl-m); font-weight: 400; font-size: 13px;
+  white-space: normal; }
 .tabulator .tabulator-col .tabulator-col-sorter { opacity: 0; right: 0 !important; }
-.tabulator .tabulator-col:hover .tabulator-col-sorter, .tabulator .tabulator-col[aria-sort=ascending] .tabulator-col-sorter, .tabulator .tabulator-col[aria-sort=descending] .tabulator-col-sorter { opacity: .8; }
+.tabulator .tabulator-col:hover .tabulator-col-sorter, .tabulator .tabulator-col[aria-sort=ascending] .tabulator-col-sorter,
+  .tabulator .tabulator-col[aria-sort=descending] .tabulator-col-sorter { opacity: .8; }
 .tabulator .tabulator-header .tabulator-col .tabulator-col-title { padding-right: 0 !important; }
-.tabulator .tabulator-header .tabulator-col:first-child .tabulator-col-content, .tabulator-row .tabulator-cell:first-child { padding-left: 0 !important; }
 """
 
 
@@ -65,7 +76,9 @@ class TableColumn:
     grow: int = 1
 
 
-def table(frame: pd.DataFrame, columns: Mapping[str, TableColumn], *, page_size: int = 12, empty: str = "Nothing to show.", **params: Any) -> Any:
+def table(
+    frame: pd.DataFrame, columns: Mapping[str, TableColumn], *, page_size: int = 12, empty: str = "Nothing to show.", **params: Any
+) -> Any:
     """Return a sortable, paginated table.
 
     Parameters
@@ -83,7 +96,13 @@ def table(frame: pd.DataFrame, columns: Mapping[str, TableColumn], *, page_size:
     settings = {
         "columnDefaults": {"resizable": True, "headerSortTristate": False, "vertAlign": "middle"},
         "columns": [
-            {"field": name, "minWidth": c.width, "widthGrow": c.grow, "hozAlign": "right" if c.right else "left", "headerHozAlign": "right" if c.right else "left"}
+            {
+                "field": name,
+                "minWidth": c.width,
+                "widthGrow": c.grow,
+                "hozAlign": "right" if c.right else "left",
+                "headerHozAlign": "right" if c.right else "left",
+            }
             for name, c in columns.items()
         ],
         "placeholder": empty,
@@ -102,8 +121,9 @@ def table(frame: pd.DataFrame, columns: Mapping[str, TableColumn], *, page_size:
         "header_align": {name: "right" if c.right else "left" for name, c in columns.items()},
         "configuration": settings,
         "stylesheets": [_CSS],
-        "margin": 0,
+        "margin": (0, -8, 0, -8),  # cells have padding: text lines up with the title of the card
         "theme": "simple",
+        "styles": {"width": "calc(100% + 16px)", "max-width": "none"},
         **params,
     }
     return panel().widgets.Tabulator(shown, **options)
@@ -111,5 +131,15 @@ def table(frame: pd.DataFrame, columns: Mapping[str, TableColumn], *, page_size:
 
 def download(content: Callable[[], str], filename: str, label: str = "CSV") -> Any:
     """Return a button that downloads text made when it is pressed."""
-    return material().FileDownload(callback=lambda: StringIO(content()), filename=filename, label=label, variant="text", size="small", icon="download",
-                                   margin=(-4, -6, 0, 0), width=72, align="start", description=f"Download {filename}")
+    return material().FileDownload(
+        callback=lambda: StringIO(content()),
+        filename=filename,
+        label=label,
+        variant="text",
+        size="small",
+        icon="download",
+        margin=(-4, -6, 0, 0),
+        width=72,
+        align="start",
+        description=f"Download {filename}",
+    )

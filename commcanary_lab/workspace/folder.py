@@ -40,7 +40,8 @@ class Workspace:
     --------
     >>> import tempfile
     >>> w = Workspace(tempfile.mkdtemp())
-    >>> added = w.add("tiny.json", b'{"format": "commcanary.trace.v1", "events": [{"op": "all_reduce", "bytes": 8, "ranks": 2, "gap_us": 1}]}')
+    >>> event = b'{"op": "all_reduce", "bytes": 8, "ranks": 2, "gap_us": 1}'
+    >>> added = w.add("tiny.json", b'{"format": "commcanary.trace.v1", "events": [' + event + b']}')
     >>> [(a.name, a.kind) for a in w.list()], len(w.trace("tiny.json"))
     ([('tiny.json', 'trace')], 1)
     """
@@ -104,7 +105,7 @@ class Workspace:
             If there is none of that name, or it is invalid.
         """
         artifact = self._of_kind(name, "trace")
-        return self.cache.get(("trace", name, artifact.stamp), lambda: open_trace_at(self.path / name, name))
+        return self.cache.get(("trace", name, artifact.stamp), lambda: open_trace_at(self.path / name))
 
     def canary(self, name: str) -> Canary:
         """Open a canary.
@@ -186,12 +187,15 @@ class Workspace:
             write_atomic(path, data)
             kind = recognise(path)
             if kind.kind == "other":
-                raise FormatError(f"not a trace and not a canary: {kind.summary}", file=name,
-                                  remedy="upload a commcanary.trace.v1 file, a profile or a canary")
+                raise FormatError(
+                    f"not a trace and not a canary: {kind.summary}",
+                    file=name,
+                    remedy="upload a commcanary.trace.v1 file, a profile or a canary",
+                )
             if kind.kind == "canary":
                 open_canary_at(path)
             else:
-                open_trace_at(path, name)
+                open_trace_at(path)
         except LabError as e:  # the user knows the file by its own name, not by where it was staged
             raise type(e)(tuple(replace(p, file=name, what=p.what.replace(str(path), name)) for p in e.problems)) from None
         finally:
@@ -216,14 +220,10 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return latest, size, count
 
 
-def open_trace_at(path: Path, name: str) -> Trace:
-    """Open a trace file or folder, naming it as the user does."""
-    try:
-        from commcanary_lab.importers.open import open_trace
-    except ImportError:
-        from commcanary_lab.trace.json_v1 import read_json
+def open_trace_at(path: Path) -> Trace:
+    """Open a trace file, or a folder of per-rank files."""
+    from commcanary_lab.importers.open import open_trace
 
-        return read_json(path)
     return open_trace([path])
 
 

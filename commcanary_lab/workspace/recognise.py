@@ -1,29 +1,24 @@
-"""What kind of artifact a file is, by its content: cheap enough to list a folder without opening anything."""
+"""What kind of artifact a file is, by its content, so that a folder can be listed without opening what is in it."""
 
 from __future__ import annotations
 
-import gzip
-import re
-import zlib
-from collections.abc import Iterator
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from commcanary_lab.canary.document import FORMAT as CANARY
+from commcanary_lab.errors import LabError
+from commcanary_lab.importers.open import recognise_file
 
 __all__ = ["Recognised", "recognise"]
 
-#: Bytes read at a time; patterns that straddle a border are caught by the overlap.
-_CHUNK = 4 << 20
-_OVERLAP = 256
 #: Files of a folder that are looked at before it counts as unknown.
 _MAX_PROBED = 16
 
-_FORMAT = re.compile(rb'"format"\s*:\s*"([\w.\-]{1,80})"')
-_TIMING = re.compile(rb'"timing"\s*:\s*"(lossless|bounded_approximate)"')
-_KINETO = re.compile(rb'"traceEvents"\s*:')
-_SHARD = re.compile(rb'"format"\s*:\s*"commcanary_lab\.shard\.v\d+"')
-
-_CANARY = "commcanary_lab.canary.v1"
-_TRACE = "commcanary.trace.v1"
+_KINDS = {"lossless": "lossless canary", "bounded_approximate": "bounded canary"}
 
 
 @dataclass(frozen=True)
@@ -49,8 +44,8 @@ def recognise(path: Path) -> Recognised:
     """
     try:
         return _folder(path) if path.is_dir() else _file(path)
-    except (OSError, EOFError, zlib.error) as e:
-        return Recognised("other", f"cannot be read: {getattr(e, 'strerror', None) or e}")
+    except OSError as e:
+        return Recognised("other", f"cannot be read: {e.strerror}")
 
 
 def _folder(path: Path) -> Recognised:
@@ -63,43 +58,31 @@ def _folder(path: Path) -> Recognised:
 
 
 def _file(path: Path) -> Recognised:
+    if timing := _canary_timing(path):
+        return Recognised("canary", timing)
+    try:
+        return Recognised("trace", recognise_file(path).about)
+    except LabError as e:
+        return Recognised("other", e.problems[0].what)
+
+
+class _Stated(msgspec.Struct):
+    """What a canary says at its top level; the formats of sources that it mentions stand deeper."""
+
+    format: Any = None
+    timing: Any = None
+
+
+def _canary_timing(path: Path) -> str:
+    """Return what kind of canary a file is, empty if it is none. Only files that hold the words are decoded."""
     with path.open("rb") as f:
-        head = f.read(16)
-    if not head:
-        return Recognised("other", "an empty file")
-    if head.startswith(b"PAR1"):
-        return Recognised("trace", "Parquet trace")
-    if not head.startswith(b"\x1f\x8b") and head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (b"{", b"["):
-        return Recognised("other", "neither JSON nor Parquet")
-    return _json(path)
-
-
-def _json(path: Path) -> Recognised:
-    """Canonical files sort their keys, so the format may stand anywhere: the whole file is scanned."""
-    formats: set[str] = set()
-    timing = None
-    with path.open("rb") as f:
-        if _SHARD.search(f.readline(512)):
-            return Recognised("trace", "recorder shard")
-    for chunk in _chunks(path):
-        formats.update(m.decode("ascii", "replace") for m in _FORMAT.findall(chunk))
-        found = _TIMING.search(chunk)
-        timing = found.group(1).decode() if found else timing
-        if _KINETO.search(chunk) and not formats:
-            return Recognised("trace", "Kineto profile")
-    if _CANARY in formats:
-        return Recognised("canary", {"lossless": "lossless canary", "bounded_approximate": "bounded canary"}.get(timing or "", "canary"))
-    if _TRACE in formats:
-        return Recognised("trace", _TRACE)
-    return Recognised("other", f"unknown format {sorted(formats)[0]}" if formats else "JSON of an unknown format")
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        with gzip.open(raw) if packed else raw as f:
-            tail = b""
-            while data := f.read(_CHUNK):
-                yield tail + data
-                tail = data[-_OVERLAP:]
+        if not f.read(4).lstrip(b"\xef\xbb\xbf \n").startswith(b"{"):
+            return ""
+        with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data.find(CANARY.encode()) < 0:
+                return ""
+            try:
+                stated = msgspec.json.decode(memoryview(data), type=_Stated)
+            except (msgspec.DecodeError, RecursionError):
+                return ""
+    return _KINDS.get(stated.timing, "canary") if stated.format == CANARY else ""

@@ -54,8 +54,11 @@ def check_size(name: str, size_bytes: int, limit_bytes: int = MAX_UPLOAD_BYTES) 
         With the way around it.
     """
     if size_bytes > limit_bytes:
-        raise LimitError(f"{format_bytes(size_bytes)} exceed the upload limit of {format_bytes(limit_bytes)}", file=name,
-                         remedy="copy the file into the workspace folder instead")
+        raise LimitError(
+            f"{format_bytes(size_bytes)} exceed the upload limit of {format_bytes(limit_bytes)}",
+            file=name,
+            remedy="copy the file into the workspace folder instead",
+        )
 
 
 def numbered(name: str, number: int) -> str:
