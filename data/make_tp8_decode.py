@@ -2,7 +2,7 @@
 """Make `samples/tp8_decode.json`: a tensor-parallel language model on eight ranks, one prefill pass and then decode steps.
 
 Shape: 32 layers with two all-reduces each (after attention and after the MLP), and an all-gather of the logits per pass. Hidden
-size 4096, vocabulary 128256, bfloat16, batch 8. The prefill pass covers prompts of 128 tokens, every decode step one token per
+size 4096, vocabulary 128256, bfloat16, batch 4. The prefill pass covers prompts of 32 tokens, every decode step one token per
 sequence. 1 prefill pass and 30 decode steps make 31 * 65 = 2015 events.
 
 Timing follows rules with hashed jitter, no clock and no random generator: attention gaps grow with the context; compute overlaps
@@ -26,9 +26,9 @@ RANKS = 8
 LAYERS = 32
 HIDDEN = 4096
 VOCABULARY = 128_256
-BATCH = 8
+BATCH = 4
 ELEMENT_BYTES = 2
-PROMPT_TOKENS = 128
+PROMPT_TOKENS = 32
 DECODE_STEPS = 30
 SLOW_RANK = 5
 
@@ -108,7 +108,7 @@ def document() -> dict[str, object]:
         "format": "commcanary.trace.v1",
         "workload": {
             "name": "tp8-decode",
-            "notes": "Synthetic. One prefill pass and 30 decode steps of a 32-layer model over 8 tensor-parallel ranks, batch 8.",
+            "notes": "Synthetic. One prefill pass and 30 decode steps of a 32-layer model over 8 tensor-parallel ranks, batch 4.",
             "origin": "synthetic: data/make_tp8_decode.py",
         },
         "system": {"backend": "synthetic", "world_size": RANKS},

@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from commcanary_lab.canary.codec import encode as encode_column
 from commcanary_lab.canary.commit import Committer
-from commcanary_lab.canary.intervals import Encoding, Partition, encode, partition_streams, partition_streams_by_budget
-from commcanary_lab.canary.streams import APPROXIMATED, ERROR_FIELDS, BoundedStream, ExactStream, StepStream, skew_of
+from commcanary_lab.canary.intervals import Encoding, GapRule, Partition, encode, partition_streams, partition_streams_by_budget
+from commcanary_lab.canary.streams import APPROXIMATED, DEFAULT_SCALES, BoundedStream, ExactStream, StepStream, skew_of
 from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.errors import BudgetError
 
-__all__ = ["DEFAULT_SCALES", "bound_streams", "interval_errors"]
+__all__ = ["bound_streams", "interval_errors"]
 
-#: Error that counts as 1 where no budget is given: 1 us, pressure 0.01.
-DEFAULT_SCALES = {name: 0.01 if name == "pressure" else 1000.0 for name in ERROR_FIELDS}
-
+#: The constant gap of an interval is the midrange of its gaps, or their mean where that costs less: a single short gap, such as the
+#: leading 0 of a trace, would otherwise make the running sum drift through the whole interval.
+_GAP_RULE: GapRule = "midrange_or_mean"
 _COMMITMENT_BYTES = 67
 #: Longer streams are not worth encoding exactly just to compare sizes: their intervals are always smaller.
 _COMPARE_ROWS = 4096
@@ -93,13 +93,13 @@ def _bound_alike(
     pointers = np.concatenate([[0], np.cumsum([s.rows for s in streams])])
     parts: list[Partition]
     if records is None:
-        parts = partition_streams_by_budget(gap, fields, None, scales, pointers, whole=table.whole, skew=table.skew)
+        parts = partition_streams_by_budget(gap, fields, None, scales, pointers, whole=table.whole, skew=table.skew, gap_rule=_GAP_RULE)
     else:
         # a scale of 0 would forbid any error; the smallest step of each unit asks for the same without dividing by it
         positive = np.maximum(scales, np.where(np.array(table.kinds) == "pressure", 1e-12, 1e-6))
-        parts = partition_streams(gap, fields, None, positive, records, pointers, whole=table.whole, skew=table.skew)
+        parts = partition_streams(gap, fields, None, positive, records, pointers, whole=table.whole, skew=table.skew, gap_rule=_GAP_RULE)
     cuts = np.unique(np.concatenate([[0], *(p.boundaries + a for p, a in zip(parts, pointers.tolist(), strict=False))]))
-    found = encode(gap, fields, None, cuts, whole=table.whole, skew=table.skew)
+    found = encode(gap, fields, None, cuts, scales, whole=table.whole, skew=table.skew, gap_rule=_GAP_RULE)
     ends = np.cumsum([p.count for p in parts])
     return [_stream(s, table, found, int(b - p.count), int(b)) for s, p, b in zip(streams, parts, ends, strict=True)]
 

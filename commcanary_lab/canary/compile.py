@@ -12,7 +12,7 @@ from commcanary_lab.canary.commit import Committer, locator
 from commcanary_lab.canary.fields import EventFields, split_trace
 from commcanary_lab.canary.grammar import Grammar, leaf_occurrences
 from commcanary_lab.canary.model import Canary, SourceStatement, largest_errors
-from commcanary_lab.canary.streams import BoundedStream, ExactStream, StepStream
+from commcanary_lab.canary.streams import APPROXIMATED, DEFAULT_SCALES, BoundedStream, ExactStream, StepStream
 from commcanary_lab.errors import UnknownValueError, UsageError
 from commcanary_lab.trace.measure import canonical_size
 from commcanary_lab.trace.model import Trace
@@ -20,6 +20,9 @@ from commcanary_lab.trace.signatures import factorize
 from commcanary_lab.trace.timing import gaps_ns
 
 __all__ = ["BUDGET_FIELDS", "compile_trace"]
+
+#: Up to this many events a bounded canary is compared with the lossless one, which is returned when it is no larger.
+_COMPARE_EVENTS = 20_000
 
 #: Fields for which an error budget may be given, in microseconds (pressure: its own unit), and the column each bounds.
 BUDGET_FIELDS = {
@@ -85,12 +88,13 @@ def compile_trace(
         raise UnknownValueError(f"strict compile refuses unknown {listed}", remedy="record these fields, or compile without strict")
     limits_ns = _budgets(budgets, records)
     fields = split_trace(part)
-    program, step_of_event, symbols = _structure(fields)
+    bounded = records is not None or bool(budgets)
+    program, step_of_event, symbols = _structure(fields, by_timing=bounded)
     order = np.argsort(step_of_event, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(step_of_event, minlength=len(symbols)))])
     exact = _exact_streams(fields, order, bounds, symbols)
     streams: tuple[StepStream, ...] = tuple(exact)
-    if records is not None or budgets:
+    if bounded:
         from commcanary_lab.canary.bounded import bound_streams
 
         streams = bound_streams(exact, Committer(part.rows(order), salt), records, limits_ns)
@@ -112,9 +116,18 @@ def compile_trace(
     canary = Canary(
         fields.signatures, fields.patterns, program, signature, pattern, streams, fields.splits, fields.clock, source, errors, trace.notes
     )
-    bounded = any(isinstance(s, BoundedStream) for s in streams)
-    errors["clock_ns"] = int(np.abs(np.cumsum(gaps_ns(canary.trace) - gaps_ns(part))).max(initial=0)) if bounded else 0
+    errors["clock_ns"] = _clock_error(part, canary)
+    if bounded and len(part) <= _COMPARE_EVENTS:
+        lossless = compile_trace(trace, events=events, salt=salt, derived_from=derived_from)
+        return lossless if lossless.size_bytes <= canary.size_bytes else canary
     return canary
+
+
+def _clock_error(part: Trace, canary: Canary) -> int:
+    """Largest error of an event's time, nanoseconds."""
+    if canary.timing == "lossless":
+        return 0
+    return int(np.abs(np.cumsum(gaps_ns(canary.trace) - gaps_ns(part))).max(initial=0))
 
 
 def _range(events: tuple[int, int] | None, n: int) -> tuple[int, int]:
@@ -141,13 +154,22 @@ def _budgets(budgets: Mapping[str, float] | None, records: int | None) -> dict[s
     return out
 
 
-def _structure(fields: EventFields) -> tuple[Grammar, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the program over steps, the step of each event, and (signature, pattern) of each step."""
+def _structure(fields: EventFields, *, by_timing: bool) -> tuple[Grammar, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the program over steps, the step of each event, and (signature, pattern) of each step.
+
+    With `by_timing`, runs of equal operations whose timing alternates get one step per phase of the timing.
+    """
     from commcanary_lab.canary.loops import find_loops
 
     codes, first = factorize([fields.signature, fields.pattern])
     grammar = find_loops(codes)
     leaves = leaf_occurrences(grammar, max_events=len(codes))
+    if by_timing:
+        from commcanary_lab.canary.phases import split_runs
+
+        split = split_runs(grammar, leaves, _features(fields))
+        if split is not grammar:
+            grammar, leaves = split, leaf_occurrences(split, max_events=len(codes))
     values = np.where(grammar.values < 0, grammar.values, leaves.item_leaf)
     rows = first[leaves.symbol]
     return (
@@ -178,3 +200,13 @@ def _exact_streams(
             )
         )
     return out
+
+
+def _features(fields: EventFields) -> npt.NDArray[np.float64]:
+    """Timing of each event in units of the default scales: gap, skew and the approximated fields."""
+    rows = [fields.gap_ns / DEFAULT_SCALES["gap_ns"]]
+    lengths = fields.arrival.lengths
+    low = np.where(lengths > 1, fields.arrival.reduce(np.minimum), 0)
+    rows.append((fields.arrival.reduce(np.maximum) - low) / DEFAULT_SCALES["skew_ns"])
+    rows += [fields.scalars[n] / DEFAULT_SCALES[n] for n in APPROXIMATED if n in fields.scalars]
+    return np.stack(rows)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["APPROXIMATED", "ERROR_FIELDS", "BoundedStream", "ExactStream", "StepStream", "skew_of"]
+__all__ = ["APPROXIMATED", "DEFAULT_SCALES", "ERROR_FIELDS", "BoundedStream", "ExactStream", "StepStream", "skew_of"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -18,6 +18,9 @@ APPROXIMATED = ("compute_before_ns", "overlap_ns", "observed_exposed_ns", "press
 
 #: Errors that an interval states.
 ERROR_FIELDS = ("gap_ns", "prefix_gap_ns", "skew_ns", "arrival_ns", *APPROXIMATED)
+
+#: Error that counts as 1 where no budget is given: 1 us, pressure 0.01.
+DEFAULT_SCALES = {name: 0.01 if name == "pressure" else 1000.0 for name in ERROR_FIELDS}
 
 
 @dataclass(frozen=True, eq=False)

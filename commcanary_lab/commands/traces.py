@@ -10,6 +10,7 @@ import typer
 
 from commcanary_lab.commands.inputs import Format, Json, Paths, load_trace
 from commcanary_lab.commands.output import busy, emit_json, say, table
+from commcanary_lab.trace.groups import ranks_text
 from commcanary_lab.units import format_bytes, format_us
 
 __all__ = ["register"]
@@ -76,12 +77,12 @@ def ops(paths: Paths, format: Format = None, json: Json = False) -> None:
         )
         return
     table(
-        ["op", "group", "k", "size", "count", "bytes", "p50 us", "p95 us", "algbw GB/s", "busbw GB/s", "share", "exposed us"],
+        ["op", "group", "ranks", "size", "count", "bytes", "p50 us", "p95 us", "algbw GB/s", "busbw GB/s", "share", "exposed us"],
         [
             [
                 r.op,
                 r.group,
-                r.group_size or None,
+                ranks_text(r.members) if r.members else None,
                 None if r.size_bytes is None else format_bytes(r.size_bytes),
                 r.count,
                 format_bytes(r.total_bytes),
@@ -169,12 +170,12 @@ def diff(
         )
         return
     table(
-        ["op", "group", "k", "size", "count A", "count B", "p50 A us", "p50 B us", "delta us", "p95 A us", "p95 B us", "only in"],
+        ["op", "group", "ranks", "size", "count A", "count B", "p50 A us", "p50 B us", "delta us", "p95 A us", "p95 B us", "only in"],
         [
             [
                 r.op,
                 r.group,
-                len(r.members) or None,
+                ranks_text(r.members) if r.members else None,
                 None if r.size_bytes is None else format_bytes(r.size_bytes),
                 r.count_a,
                 r.count_b,

@@ -75,6 +75,9 @@ class TraceDifference:
     notes: tuple[str, ...] = ()
     origin: str = "measured"
 
+    def __repr__(self) -> str:
+        return f"TraceDifference({len(self.rows)} rows, {len(self.only_in_a)} only in a, {len(self.only_in_b)} only in b)"
+
     def __len__(self) -> int:
         return len(self.rows)
 

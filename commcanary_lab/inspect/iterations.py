@@ -88,6 +88,9 @@ class Iterations:
     notes: tuple[str, ...] = ()
     origin: str = "measured"
 
+    def __repr__(self) -> str:
+        return f"Iterations({len(self.rows):,} of {self.period:,} events, rank {self.reference_rank}, {self.covered:.1%} of the events)"
+
     def __len__(self) -> int:
         return len(self.rows)
 

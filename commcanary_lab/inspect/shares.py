@@ -83,6 +83,9 @@ class OverlapShares:
     notes: tuple[str, ...] = ()
     origin: str = "measured"
 
+    def __repr__(self) -> str:
+        return f"OverlapShares({len(self.rows)} rows)"
+
     @cached_property
     def df(self) -> pd.DataFrame:
         """The rows as a pandas table."""

@@ -81,6 +81,9 @@ class StragglerTable:
     notes: tuple[str, ...] = ()
     origin: str = "measured"
 
+    def __repr__(self) -> str:
+        return f"StragglerTable({len(self.rows)} ranks, {self.known:,} events with known arrivals, {self.unknown:,} without)"
+
     def __len__(self) -> int:
         return len(self.rows)
 

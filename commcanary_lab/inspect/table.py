@@ -103,6 +103,9 @@ class OperationTable:
     notes: tuple[str, ...] = ()
     origin: str = "measured"
 
+    def __repr__(self) -> str:
+        return f"OperationTable({len(self.rows)} rows, {self.events:,} events, {self.measured:,} measured)"
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -6,7 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["GroupTable", "ProcessGroup"]
+__all__ = ["GroupTable", "ProcessGroup", "ranks_text"]
+
+
+def ranks_text(members: tuple[int, ...]) -> str:
+    """Ranks in few characters: a range where they are consecutive, otherwise the first six.
+
+    Examples
+    --------
+    >>> ranks_text((0, 1, 2, 3)), ranks_text((0, 4)), ranks_text((7,))
+    ('0-3', '0,4', '7')
+    """
+    first, last = members[0], members[-1]
+    if len(members) > 1 and last - first + 1 == len(members):
+        return f"{first}-{last}"
+    return ",".join(map(str, members[:6])) + (",..." if len(members) > 6 else "")
 
 
 @dataclass(frozen=True)
@@ -31,13 +45,7 @@ class ProcessGroup:
     @cached_property
     def label(self) -> str:
         """Name, size and ranks for people."""
-        first, last = self.members[0], self.members[-1]
-        if last - first + 1 == self.size:
-            ranks = f"{first}-{last}" if self.size > 1 else str(first)
-        else:
-            shown = ",".join(map(str, self.members[:6]))
-            ranks = shown + (",..." if self.size > 6 else "")
-        return f"{self.name or 'unnamed'} ({self.size} rank{'s' if self.size != 1 else ''}: {ranks})"
+        return f"{self.name or 'unnamed'} ({self.size} rank{'s' if self.size != 1 else ''}: {ranks_text(self.members)})"
 
     def position(self, rank: int) -> int:
         """Return the rank inside the group of a global rank."""

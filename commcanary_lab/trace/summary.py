@@ -194,7 +194,21 @@ def _payload_by_group(trace: Trace) -> list[int]:
     first = np.flatnonzero(np.diff(codes, prepend=-1))
     for code, total in zip(codes[first].tolist(), np.add.reduceat(payload[order], first).tolist(), strict=True):
         out[code] = total
+    for event in np.flatnonzero(trace.splits.lengths).tolist():
+        out[int(trace.group[event])] += _split_payload(trace, event) - int(sizes[event]) * int(records[event])
     return out
+
+
+def _split_payload(trace: Trace, event: int) -> int:
+    """Sum of B over the records of an uneven all-to-all: each record's B is the larger of what its rank sent and received."""
+    k, size = int(trace.group_sizes[event]), int(trace.size_bytes[event])
+    rows = trace.splits.row(event).reshape(-1, 2 * k + 2).tolist()
+    total = 0
+    for sent, received, *cells in rows:
+        known = [sum(part) for part in (cells[:k], cells[k:]) if min(part) >= 0]
+        largest = max([sent, received, *known])
+        total += largest if largest >= 0 else size
+    return total
 
 
 def _duration_us(trace: Trace) -> float:

@@ -272,3 +272,23 @@ def test_every_budget_field_has_a_command_line_option() -> None:
     text = CliRunner().invoke(app, ["compile", "--help"], env={"COLUMNS": "200"}).output
     for name in BUDGET_FIELDS:
         assert f"--max-{name.replace('_', '-')}-error" in text
+
+
+def test_small_canaries_are_exact_rather_than_bounded_and_larger() -> None:
+    trace = golden_trace("adv100")
+    for records in (1, 2, 8, 32):
+        canary = compile_trace(trace, records=records)
+        assert canary.size_bytes <= compile_trace(trace).size_bytes < 2000
+
+
+def test_alternating_timing_gets_one_step_per_phase() -> None:
+    import commcanary_lab as lab
+
+    trace = lab.samples.tp8_decode()
+    canary = compile_trace(trace, records=1)
+    assert canary.timing == "bounded_approximate"
+    # attention and MLP end in the same all-reduce, with and without overlapping compute: no step mixes the two
+    overlap = canary.trace.overlap_ns.values
+    decode = np.flatnonzero(np.array(trace.phase.to_list(), object) == "decode")
+    without = decode[trace.overlap_ns.values[decode] == 0]
+    assert not overlap[without].any()

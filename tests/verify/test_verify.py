@@ -22,7 +22,7 @@ from commcanary_lab.verify.behavior import tail_recall
 from commcanary_lab.verify.model import Verification
 from commcanary_lab.verify.run import verify_canary
 from tests.canary.test_compile import generated
-from tests.golden_traces import NAMES, golden_figures, golden_trace
+from tests.golden_traces import NAMES, golden_trace
 from tests.simulate.test_golden import CONFIGURATIONS, check_figures
 from tests.strategies import traces
 
@@ -53,9 +53,9 @@ def test_every_lossless_canary_verifies(trace: Trace) -> None:
 
 
 def test_a_bounded_canary_claims_only_what_it_earned() -> None:
-    trace = golden_trace("adv100")
-    found = verify_canary(trace, compile_trace(trace, records=8))
-    assert golden_figures("adv100", "summary.json")["behavior_limit8"]["model_behavior_preservation_status"] == "fail"
+    trace = generated("irregular", 1000)
+    found = verify_canary(trace, compile_trace(trace, records=2))
+    assert found.ranking == "pass"  # rankings alone would have let it through
     assert (found.timing, found.commitments, found.bounds, found.behavior, found.claim) == (
         "bounded_approximate", "recomputed", "recomputed", "fail", "refused")  # fmt: skip
     assert not found.passed
