@@ -28,6 +28,7 @@ class Limits:
     max_events: int = 50_000_000
     max_ranks: int = 1 << 20
     max_groups: int = 200_000
+    max_members: int = 1 << 24
     max_text_bytes: int = 4096
     max_files: int = 65_536
 
@@ -45,6 +46,10 @@ class Limits:
     def check_groups(self, count: int, where: str) -> None:
         """Refuse more distinct process groups than `max_groups`."""
         self._check("max_groups", count, "process groups", where)
+
+    def check_members(self, count: int, where: str) -> None:
+        """Refuse process groups with more than `max_members` members together; ``"ranks": n`` makes many from few bytes."""
+        self._check("max_members", count, "group members", where)
 
     def check_files(self, count: int, where: str) -> None:
         """Refuse directories with more than `max_files` input files."""

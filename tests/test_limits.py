@@ -12,10 +12,11 @@ from commcanary_lab.limits import Limits, from_environment
 
 
 @pytest.mark.parametrize(
-    ("check", "field"), [("events", "MAX_EVENTS"), ("groups", "MAX_GROUPS"), ("files", "MAX_FILES"), ("bytes", "MAX_FILE_BYTES")]
+    ("check", "field"),
+    [("events", "MAX_EVENTS"), ("groups", "MAX_GROUPS"), ("files", "MAX_FILES"), ("members", "MAX_MEMBERS"), ("bytes", "MAX_FILE_BYTES")],
 )
 def test_checks(check: str, field: str) -> None:
-    limits = Limits(max_events=3, max_groups=3, max_files=3, max_file_bytes=3)
+    limits = Limits(max_events=3, max_groups=3, max_files=3, max_members=3, max_file_bytes=3)
     getattr(limits, f"check_{check}")(3, "x")
     with pytest.raises(LimitError, match=rf"^x: 4 .* exceed the limit of 3; raise it with COMMCANARY_LAB_{field}$"):
         getattr(limits, f"check_{check}")(4, "x")

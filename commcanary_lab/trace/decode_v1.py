@@ -167,7 +167,10 @@ def groups(c: EventColumns, world: Any, file: str, limits: Limits) -> tuple[npt.
     table = GroupTable()
     keys = list(zip(c["group"], [m if type(m) is int else tuple(m) for m in c["ranks"]], strict=True))
     codes: dict[tuple[Any, Any], int] = {}
+    total = 0
     for name, members in dict.fromkeys(keys):
+        total += members if isinstance(members, int) else len(members)
+        limits.check_members(total, file)
         distinct = tuple(range(members)) if isinstance(members, int) else members
         if not distinct or len(set(distinct)) != len(distinct) or (world is not UNSET and max(distinct) >= world):
             raise Odd

@@ -227,6 +227,8 @@ def test_the_missing_file_is_named(tmp_path: Any) -> None:
 def test_limits(pad: list[Any]) -> None:
     with pytest.raises(LimitError, match="events exceed the limit of 0"):
         read_json_bytes(encode([*pad, EVENT]), limits=Limits(max_events=0))
+    with pytest.raises(LimitError, match="group members exceed the limit of 16777216"):
+        read_json_bytes(encode([*pad, *({**EVENT, "group": f"g{i}", "ranks": 1 << 20} for i in range(100))]))
     groups = [{**EVENT, "group": f"g{i}"} for i in range(4)]
     with pytest.raises(LimitError, match="process groups exceed the limit of 2"):
         read_json_bytes(encode([*pad, *groups]), limits=Limits(max_groups=2))
