@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from commcanary_lab.views.markup import Figure, html, key_figures, message
+from commcanary_lab.views.theme import fill
 from commcanary_lab.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def columns(left: Sequence[Any], right: Sequence[Any], percent: int) -> Any:
 
     sides = []
     for cards, share, margin in ((left, percent, (0, GAP, 0, 0)), (right, 100 - percent, 0)):
-        cards[-1].styles = {**cards[-1].styles, "flex": "1 1 auto"}
+        fill(cards[-1], flex="1 1 auto")
         sides.append(stack(cards, margin=margin, styles={"flex": f"{share} 1 0px", "min-width": "0", "align-self": "stretch"}))
     return pn.Row(*sides, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
 

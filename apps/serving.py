@@ -6,7 +6,7 @@ import importlib
 import ipaddress
 import logging
 import os
-import threading
+import warnings
 from pathlib import Path
 
 from commcanary_lab.errors import UsageError
@@ -44,6 +44,9 @@ def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = 
 
     folder = shared_workspace()
     logging.getLogger("asyncio").addFilter(_left)
+    logging.getLogger("bokeh.server.views.ws").addFilter(lambda r: "connection was closed" not in r.getMessage())
+    warnings.filterwarnings("ignore", message="reference already known")  # the range that two charts share is sent twice
+    _warm()
     sockets, port = _bind(address, port)
     for s in sockets:
         s.close()
@@ -62,7 +65,6 @@ def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = 
         websocket_max_message_size=1 << 30,
     )
     server.start()
-    threading.Thread(target=_warm, daemon=True, name="workbench-warm").start()
     print(f"Workbench of {folder.path}: http://{address}:{port}/workbench (Ctrl-C stops it)", flush=True)
     try:
         IOLoop.current().start()
@@ -80,7 +82,7 @@ def _left(record: logging.LogRecord) -> bool:
 
 
 def _warm() -> None:
-    """Import what the first page needs while nobody waits for it."""
+    """Import what the first page needs, so that the first visitor does not wait for it."""
     for name in ("pandas", "holoviews.plotting.bokeh", "datashader", "commcanary_lab.verify.run"):
         importlib.import_module(name)
 

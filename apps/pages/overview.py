@@ -12,7 +12,7 @@ from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.timing import clock_ns, timing_mode
 from commcanary_lab.units import format_bytes, format_ns, format_us
 from commcanary_lab.views.import_coverage import coverage_html, notes_html
-from commcanary_lab.views.markup import Figure, html, percent
+from commcanary_lab.views.markup import Figure, coverage_text, html, percent
 from commcanary_lab.views.operations import shares_card, table_card
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact, Workspace
@@ -110,7 +110,7 @@ def _figures(trace: Trace, table: OperationTable, span: int | None) -> list[Figu
     skew = trace.skew_ns
     known = skew.values[skew.mask & (trace.group_sizes > 1)]
     out = [
-        Figure("Events", f"{len(trace):,}", f"from {trace.coverage.used:,} of {trace.coverage.read:,} source records"),
+        Figure("Events", f"{len(trace):,}", coverage_text(trace.coverage)),
         Figure("Payload", format_bytes(payload), "B summed over events"),
         Figure("Span", "unknown" if span is None else format_ns(span), "measured" if span is not None else "the source has no times"),
     ]

@@ -13,7 +13,7 @@ from commcanary_lab.units import format_bytes, format_count
 from commcanary_lab.views.heatmap import TrafficView
 from commcanary_lab.views.import_coverage import notes_html
 from commcanary_lab.views.markup import Figure, html, percent
-from commcanary_lab.views.theme import paper
+from commcanary_lab.views.theme import fill, paper
 from commcanary_lab.workspace import Workspace
 
 from ..page import GAP, Built, PageSpec, Selection, empty, head
@@ -73,7 +73,7 @@ def build(data: Data, session: Session) -> Built:
     if per_node.value:
         top.object = head(f"{data.name} · {m.source}", answer(m, per_node.value), _figures(m, per_node.value)).object
     view.heatmap_card.margin = (0, GAP, 0, 0)
-    view.links_card.styles = {"align-self": "stretch"}
+    fill(view.links_card, flex="1 1 0px", **{"min-width": "0"})
     pair = pn.Row(view.heatmap_card, view.links_card, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
     notes = notes_html(m.notes, ())
     return Built([top, pair, view.bars_card, *([paper(html(notes))] if notes else [])], [per_node, sidebar_label("Colour scale"), scale])

@@ -79,7 +79,7 @@ class TrafficView:
         self._title = html("")
         self.heatmap_card = paper(self._title, self._plot, sizing_mode="fixed", width=_FRAME + 190)
         head = pn.Row(self._caption, download(lambda: links_csv(matrix, self.brush), "links.csv"), sizing_mode="stretch_width", margin=0)
-        self.links_card = paper(head, self._table, sx={"minWidth": "360px"})
+        self.links_card = paper(head, self._table, sx={"minWidth": "280px"})
         self._bars_title = html("")
         self.bars_card = paper(self._bars_title, self._bars)
         self.redraw()

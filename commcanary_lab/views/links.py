@@ -51,7 +51,7 @@ def links_table(frame: pd.DataFrame) -> Any:
         "src": TableColumn("From rank", fmt.count_cell(), 70, right=True),
         "dst": TableColumn("To rank", fmt.count_cell(), 70, right=True),
         "bytes": TableColumn("Sent", fmt.bytes_cell(), 90, right=True),
-        "share": TableColumn("Share of all", fmt.share_cell(), 80, right=True),
+        "share": TableColumn("Share", fmt.share_cell(), 80, right=True),
     }
     return table(
         frame,

@@ -30,7 +30,7 @@ CSS = """
 .cl .key .n { font-size: 23px; line-height: 1.25; font-weight: 500; white-space: nowrap; letter-spacing: -.01em; }
 .cl .key .n small { font-size: 14px; font-weight: 400; color: var(--m); margin-left: 3px; letter-spacing: 0; }
 .cl .key .l { font-size: 12.5px; color: var(--m); margin-bottom: 2px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
-.cl .key .o { font-size: 11.5px; color: var(--m); margin-top: 3px; }
+.cl .key .o { font-size: 11.5px; color: var(--m); margin-top: 3px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .cl .head { display: flex; align-items: flex-start; justify-content: space-between; gap: 6px 16px; flex-wrap: wrap; }
 .cl .head .tt { font-size: 14.5px; font-weight: 700; }
 .cl .head .st { font-size: 12.5px; color: var(--m); margin-top: 1px; }
@@ -106,7 +106,7 @@ def key_figures(figures: Iterable[Figure]) -> str:
         small = f"<small>{escape(unit)}</small>" if unit else ""
         cells.append(
             f'<div class="key"><div class="l">{escape(f.label)}</div><div class="n">{escape(number)}{small}</div>'
-            f'<div class="o">{escape(f.origin) or "&nbsp;"}</div></div>'
+            f'<div class="o" title="{escape(f.origin)}">{escape(f.origin) or "&nbsp;"}</div></div>'
         )
     return f'<div class="keys">{"".join(cells)}</div>'
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from commcanary_lab.views.extra import material
 
-__all__ = ["ACCENT", "AMOUNT", "DIFFERENCE", "NEUTRAL", "OP_COLORS", "THEME_CONFIG", "op_color", "paper", "plain", "smooth"]
+__all__ = ["ACCENT", "AMOUNT", "DIFFERENCE", "NEUTRAL", "OP_COLORS", "THEME_CONFIG", "fill", "op_color", "paper", "plain", "smooth"]
 
 #: Perceptually uniform, monotone in lightness: more is brighter. The darkest end is cut so that it stands out on a dark page.
 AMOUNT = (
@@ -107,9 +107,17 @@ THEME_CONFIG = {"light": _config(False), "dark": _config(True)}
 
 
 def plain(plot: Any, element: Any) -> None:
-    """HoloViews hook: no outline around the frame, no logo."""
+    """HoloViews hook: no outline around the frame, no logo, and the canvas that also works without a graphics card."""
+    plot.state.output_backend = "canvas"
     plot.state.outline_line_color = None
     plot.state.toolbar.logo = None
+
+
+def fill(card: Any, **styles: str) -> Any:
+    """Let a card take the height of its row or column."""
+    card.styles = {**card.styles, "align-self": "stretch", "height": "auto", **styles}
+    card.stylesheets = [*card.stylesheets, ".paper { height: 100%; }"]
+    return card
 
 
 def paper(*objects: Any, **params: Any) -> Any:

@@ -1,0 +1,111 @@
+"""A real server with the sample workspace, and Chromium. No request may leave this machine, no error may reach the console."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REQUIRED = os.environ.get("COMMCANARY_LAB_REQUIRE_BROWSER") == "1"
+_FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+          "--disable-component-update", "--disable-sync"]  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args() -> dict[str, Any]:
+    found = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+    if found is None:
+        reason = "no chromium, chromium-browser or google-chrome on the PATH"
+        if REQUIRED:
+            pytest.fail(f"{reason}, and COMMCANARY_LAB_REQUIRE_BROWSER=1 requires one")
+        pytest.skip(reason)
+    return {"executable_path": found, "args": _FLAGS}
+
+
+@pytest.fixture(scope="session")
+def browser_context_args() -> dict[str, Any]:
+    return {"viewport": {"width": 1440, "height": 900}}
+
+
+class Server:
+    """A workbench process on a free port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "apps.serving", "--workspace", str(folder), "--port", "0"]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.output: list[str] = []
+        self._ready = threading.Event()
+        self.url = ""
+        threading.Thread(target=self._read, daemon=True).start()
+        if not self._ready.wait(90) or not self.url:
+            self.stop()
+            raise RuntimeError("the workbench did not start:\n" + "".join(self.output))
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:\d+/\S*", line):
+                self.url = found.group(0)
+                self._ready.set()
+        self._ready.set()
+
+    def stop(self) -> int:
+        self.process.send_signal(2)  # what Ctrl-C sends
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, browser_type_launch_args: dict[str, Any]) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("workspace")
+    subprocess.run([sys.executable, str(ROOT / "data" / "make_workspace.py"), str(folder)], check=True, cwd=ROOT, capture_output=True)
+    running = Server(folder)
+    yield running
+    running.stop()
+    trouble = [line for line in running.output if "Traceback" in line or "ERROR" in line]
+    assert not trouble, "".join(running.output)
+
+
+@pytest.fixture
+def watched(page: Any) -> Iterator[Any]:
+    """A page that fails the test on an outside request, a console error or an uncaught exception."""
+    problems: list[str] = []
+    local = ("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")
+    page.on("request", lambda r: None if r.url.startswith(local) else problems.append(f"request to {r.url}"))
+    page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
+    page.on("pageerror", lambda e: problems.append(f"exception: {e}"))
+    page.on("dialog", lambda d: (problems.append(f"dialog: {d.message}"), d.dismiss()))
+    page.set_default_timeout(20_000)
+    yield page
+    assert problems == []
+
+
+@pytest.fixture
+def open_page(watched: Any, server: Server) -> Any:
+    """Open a page of the workbench and wait until it is drawn."""
+
+    def go(query: str = "", wait: str = "[data-testid=answer]") -> Any:
+        watched.goto(f"{server.url}{'?' + query if query else ''}")
+        watched.locator(wait).first.wait_for()
+        return watched
+
+    return go

@@ -1,0 +1,269 @@
+"""The served workbench in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Server
+
+#: Colours on the largest canvas of the page; a blank one has at most one.
+_COLORS = """() => {
+  const all = []; const walk = (r) => { for (const e of r.querySelectorAll('*')) { if (e.tagName === 'CANVAS') all.push(e); if (e.shadowRoot) walk(e.shadowRoot) } };
+  walk(document);
+  const visible = all.filter((c) => c.width * c.height > 0 && c.getClientRects().length);
+  if (!visible.length) return 0;
+  const count = (c) => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; const seen = new Set();
+    for (let i = 0; i < d.length; i += 4 * 7) if (d[i + 3] > 0) seen.add((d[i] << 16) | (d[i + 1] << 8) | d[i + 2]); return seen.size };
+  return Math.max(...visible.map(count));
+}"""
+
+#: Where the frame of the heatmap is in the window.
+_FRAME = """() => {
+  for (const doc of Bokeh.documents) for (const m of doc._all_models.values()) {
+    if (m.type !== 'Figure' || !m.toolbar.tools.some((t) => t.type === 'BoxSelectTool')) continue;
+    const view = Bokeh.index.find_one_by_id(m.id); if (!view) continue;
+    const box = view.frame.bbox, at = view.canvas_view.el.getBoundingClientRect();
+    return {x: at.left + box.left, y: at.top + box.top, width: box.width, height: box.height};
+  } return null }"""
+
+
+def query_of(page: Any) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def wait_for_colors(page: Any, least: int) -> None:
+    page.wait_for_function(f"() => ({_COLORS})() >= {least}")
+
+
+def test_the_demo_workspace_opens(open_page: Any) -> None:
+    page = open_page()
+    expect(page.get_by_test_id("answer")).to_contain_text("2,015 collectives")
+    expect(page.get_by_text("Import coverage")).to_be_visible()
+    expect(page.locator(".tabulator-row", has_text="gloo4_shards").first).to_contain_text("recorder shards")
+    wait_for_colors(page, 5)
+
+
+@pytest.mark.parametrize("name", ["overview", "traffic", "timeline", "canary"])
+def test_every_page_opens_and_draws(open_page: Any, name: str) -> None:
+    page = open_page(f"page={name}&trace=gloo4.json&canary=gloo4.records-2.canary.json")
+    expect(page.get_by_role("tab", name=re.compile(name, re.I))).to_have_attribute("aria-selected", "true")
+    wait_for_colors(page, 5)
+    assert page.locator(".key").count() >= 3
+
+
+def test_tabs_switch_pages_and_the_address_follows(open_page: Any) -> None:
+    page = open_page()
+    page.get_by_role("tab", name="Traffic").click()
+    expect(page.get_by_test_id("answer")).to_contain_text("Ranks exchange")
+    page.get_by_role("tab", name="Canary").click()
+    expect(page.get_by_text("What this canary reveals")).to_be_visible()
+    assert query_of(page)["page"] == ["canary"]
+    page.reload()
+    expect(page.get_by_text("What this canary reveals")).to_be_visible()
+
+
+def test_heatmap_brush_fills_the_link_table(open_page: Any) -> None:
+    page = open_page("page=traffic&trace=gloo4.json")
+    wait_for_colors(page, 5)
+    table = page.locator(".tabulator-row")
+    expect(table).to_have_count(12)
+    frame = page.evaluate(_FRAME)
+    x, y, side = frame["x"], frame["y"], frame["width"] / 4
+    page.mouse.move(x + 0.2 * side, y + 0.2 * side)  # row 0, columns 0 to 2
+    page.mouse.down()
+    page.mouse.move(x + 1.5 * side, y + 0.5 * side)
+    page.mouse.move(x + 2.8 * side, y + 0.8 * side)
+    page.mouse.up()
+    expect(page.get_by_text("Links in the box")).to_be_visible()
+    expect(page.get_by_text(re.compile("Ranks 0 to 0-2: 2 links"))).to_be_visible()
+    expect(table).to_have_count(2)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").first.click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0] == "src,dst,bytes"
+    assert [line.split(",")[:2] for line in lines[1:]] == [["0", "1"], ["0", "2"]]
+
+
+def test_hover_says_the_bytes_in_words(open_page: Any) -> None:
+    page = open_page("page=traffic&trace=gloo4.json")
+    wait_for_colors(page, 5)
+    frame = page.evaluate(_FRAME)
+    page.mouse.move(frame["x"] + 1.4 * frame["width"] / 4, frame["y"] + 0.4 * frame["height"] / 4)
+    page.mouse.move(frame["x"] + 1.5 * frame["width"] / 4, frame["y"] + 0.5 * frame["height"] / 4)
+    tip = page.locator(".bk-Tooltip:visible").first
+    expect(tip).to_contain_text(re.compile(r"from rank.*0.*to rank.*1.*sent.*MiB", re.S))
+
+
+def test_colour_scale_and_node_borders(open_page: Any) -> None:
+    page = open_page("page=traffic&trace=gloo4.json")
+    expect(page.get_by_text("logarithmic colour")).to_be_visible()
+    page.get_by_role("button", name="Linear").click()
+    expect(page.get_by_text("linear colour", exact=False).first).to_be_visible()
+    expect(page.get_by_text("logarithmic colour")).to_have_count(0)
+    wait_for_colors(page, 5)
+    page.get_by_label("GPUs per node").click()
+    page.get_by_role("option", name="2", exact=True).click()
+    expect(page.get_by_test_id("answer")).to_contain_text("With 2 GPUs per node")
+    expect(page.get_by_text("Between nodes")).to_be_visible()
+
+
+def test_timeline_windows(open_page: Any) -> None:
+    page = open_page("page=timeline&trace=tp8_decode.json")
+    expect(page.get_by_text(re.compile(r"\d+ of 2,015 events in view"))).to_be_visible()
+    assert page.get_by_text("2,015 of 2,015 events in view").count() == 0
+    page.get_by_role("button", name="Whole trace").click()
+    expect(page.get_by_text("2,015 of 2,015 events in view")).to_be_visible()
+    wait_for_colors(page, 4)
+    page.get_by_role("button", name="First events").click()
+    expect(page.get_by_text("2,015 of 2,015 events in view")).to_have_count(0)
+
+
+def test_canary_statuses_and_bounds(open_page: Any) -> None:
+    page = open_page("page=canary&trace=gloo4.json&canary=gloo4.records-2.canary.json")
+    for status in ("timing", "coverage", "commitments", "bounds", "traffic", "ranking", "behavior"):
+        expect(page.locator(".chip", has_text=status).first).to_be_visible()
+    expect(page.get_by_text("running sum of gaps").first).to_be_visible()
+    expect(page.locator(".tree")).to_contain_text("all_reduce")
+    page.goto(page.url.replace("gloo4.json", "adversarial.json"))
+    expect(page.get_by_text("Not verified here")).to_be_visible()
+
+
+def test_compile_in_the_background(open_page: Any, server: Server) -> None:
+    page = open_page("page=canary&trace=tp8_decode.json&canary=tp8_decode.lossless.canary.json")
+    page.get_by_role("button", name="Bounded").click()
+    records = page.get_by_label("Intervals per step, at most")
+    records.fill("3")
+    records.press("Enter")
+    page.get_by_role("button", name="Compile this trace").click()
+    expect(page.locator(".crumb")).to_contain_text("tp8_decode.records-3.canary.json", timeout=60_000)
+    assert (server.folder / "tp8_decode.records-3.canary.json").is_file()
+    assert query_of(page)["canary"] == ["tp8_decode.records-3.canary.json"]
+
+
+def test_upload_opens_the_trace(open_page: Any, server: Server) -> None:
+    page = open_page()
+    events = [{"op": "all_gather", "bytes": 4096, "ranks": 4, "gap_us": 5.0, "group": "<img src=x onerror=alert(1)>"} for _ in range(7)]
+    content = json.dumps({"format": "commcanary.trace.v1", "events": events}).encode()
+    page.locator("input[type=file]").set_input_files({"name": "mine & yours.json", "mimeType": "application/json", "buffer": content})
+    expect(page.get_by_test_id("answer")).to_contain_text("7 collectives")
+    assert (server.folder / "mine & yours.json").read_bytes() == content
+    expect(page.locator(".crumb")).to_contain_text("mine & yours.json")
+    assert query_of(page)["trace"] == ["mine & yours.json"]
+    for tab in ("Traffic", "Timeline", "Overview"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator(".crumb")).to_contain_text("mine & yours.json")
+    assert page.locator("img[src=x]").count() == 0
+    (server.folder / "mine & yours.json").unlink()
+
+
+def test_a_bad_upload_shows_the_typed_error_and_leaves_nothing(open_page: Any, server: Server) -> None:
+    page = open_page()
+    before = sorted(p.name for p in server.folder.iterdir())
+    bad = b'{"format": "commcanary.trace.v1", "events": [{"op": "all_reduce", "bytes": -4, "ranks": 2, "gap_us": 1}]}'
+    page.locator("input[type=file]").set_input_files({"name": "broken.json", "mimeType": "application/json", "buffer": bad})
+    box = page.get_by_role("alert").filter(has_text="broken.json was not added")
+    expect(box).to_be_visible()
+    expect(box).to_contain_text(re.compile(r"Error: broken\.json: event 0: bytes"))
+    assert sorted(p.name for p in server.folder.iterdir()) == before
+
+
+def test_a_click_in_the_list_opens_an_artifact(open_page: Any) -> None:
+    page = open_page()
+    page.locator(".tabulator-cell", has_text=re.compile(r"^adversarial\.json$")).click()
+    expect(page.get_by_test_id("answer")).to_contain_text("100 collectives")
+    assert query_of(page)["canary"] == ["adversarial.lossless.canary.json"]
+
+
+def test_deep_link_and_unknown_names(open_page: Any) -> None:
+    page = open_page("page=timeline&trace=gloo4_shards&theme=dark")
+    expect(page.locator(".crumb")).to_contain_text("gloo4_shards")
+    open_page("page=traffic&trace=absent%3Cb%3E.json", wait="[role=alert]")
+    expect(page.get_by_role("alert")).to_contain_text("the workspace has no file named 'absent<b>.json'")
+    open_page("page=nonsense")
+    expect(page.get_by_role("tab", name="Overview")).to_have_attribute("aria-selected", "true")
+
+
+def test_dark_mode_themes_page_and_plots(open_page: Any) -> None:
+    page = open_page("page=traffic&trace=gloo4.json")
+    wait_for_colors(page, 5)
+
+    def corner() -> list[int]:
+        """A pixel of the heatmap's border, and the card behind it."""
+        frame = page.evaluate(_FRAME)
+        shot = page.screenshot(clip={"x": frame["x"] - 6, "y": frame["y"] + frame["height"] + 3, "width": 1, "height": 1})
+        return page.evaluate(
+            """async (b) => { const i = new Image(); i.src = 'data:image/png;base64,' + b; await i.decode(); const c = new OffscreenCanvas(1, 1).getContext('2d');
+               c.drawImage(i, 0, 0); return [...c.getImageData(0, 0, 1, 1).data] }""",
+            __import__("base64").b64encode(shot).decode(),
+        )
+
+    light = corner()
+    page.get_by_label("Toggle theme").click()
+    page.wait_for_timeout(600)
+    dark = corner()
+    assert min(light[:3]) > 240
+    assert max(dark[:3]) < 60
+    assert query_of(page)["theme"] == ["dark"]
+    page.reload()
+    page.get_by_test_id("answer").wait_for()
+    page.wait_for_timeout(600)
+    assert max(corner()[:3]) < 60
+
+
+def test_two_visitors_do_not_disturb_each_other(open_page: Any, browser: Any, server: Server) -> None:
+    mine = open_page("page=overview&trace=gloo4.json")
+    other = browser.new_context().new_page()
+    other.goto(f"{server.url}?page=overview&trace=adversarial.json")
+    expect(other.get_by_test_id("answer")).to_contain_text("100 collectives")
+    mine.get_by_role("tab", name="Timeline").click()
+    expect(mine.get_by_text("Collectives in time")).to_be_visible()
+    expect(other.get_by_text("Import coverage")).to_be_visible()
+    expect(mine.locator(".crumb")).to_contain_text("gloo4.json")
+    other.context.close()
+
+
+def test_the_list_follows_the_folder(open_page: Any, server: Server) -> None:
+    page = open_page()
+    new = server.folder / "appeared.json"
+    new.write_bytes((server.folder / "adversarial.json").read_bytes())
+    try:
+        expect(page.locator(".tabulator-row", has_text="appeared.json")).to_be_visible()
+    finally:
+        new.unlink()
+
+
+def test_an_empty_workspace_says_what_to_do(watched: Any, tmp_path: Path) -> None:
+    empty = Server(tmp_path / "empty")
+    try:
+        watched.goto(empty.url)
+        expect(watched.get_by_text("This workspace has no trace yet")).to_be_visible()
+        watched.get_by_role("tab", name="Traffic").click()
+        expect(watched.get_by_text("No trace is open")).to_be_visible()
+        watched.get_by_role("tab", name="Canary").click()
+        expect(watched.get_by_text("No canary is open")).to_be_visible()
+    finally:
+        code = empty.stop()
+    assert code == 0, "".join(empty.output)
+    assert len([line for line in empty.output if line.strip()]) == 1
+
+
+@pytest.mark.parametrize(("origin", "status"), [("http://example.org", 403), (None, 101)])
+def test_other_sites_cannot_open_a_websocket(server: Server, origin: str | None, status: int) -> None:
+    parts = urlsplit(server.url)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=20)
+    connection.request("GET", "/workbench")
+    page = connection.getresponse().read().decode()
+    token = re.search(r'"token":"([^"]+)"', page)
+    assert token is not None
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Protocol": f"bokeh, {token.group(1)}", "Origin": origin or f"http://{parts.hostname}:{parts.port}"}  # fmt: skip
+    connection.request("GET", "/workbench/ws", headers=headers)
+    assert connection.getresponse().status == status
