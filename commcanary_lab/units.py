@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["MAX_TIME_US", "bits_per_us", "format_bytes", "format_count", "format_ns", "format_rate", "format_us", "ns_to_us", "us_to_ns"]
 
@@ -34,6 +36,8 @@ def us_to_ns(time_us: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray
     >>> us_to_ns([78.296, 0.0005])
     (array([78296,     0]), array([ True, False]))
     """
+    import numpy as np
+
     values = np.asarray(time_us, dtype=np.float64)
     # the two casts are guarded by callers that bound values by MAX_TIME_US
     with np.errstate(invalid="ignore", over="ignore"):
@@ -49,6 +53,8 @@ def ns_to_us(time_ns: npt.ArrayLike) -> npt.NDArray[np.float64]:
     >>> ns_to_us([78296]).tolist()
     [78.296]
     """
+    import numpy as np
+
     return np.asarray(time_ns) / 1000.0
 
 

@@ -10,7 +10,6 @@ import typer
 
 from commcanary_lab.commands.inputs import Format, Json, Paths, load_trace
 from commcanary_lab.commands.output import busy, emit_json, say, table
-from commcanary_lab.trace.groups import ranks_text
 from commcanary_lab.units import format_bytes, format_us
 
 __all__ = ["register"]
@@ -63,6 +62,7 @@ def open_(
 def ops(paths: Paths, format: Format = None, json: Json = False) -> None:
     """Operation table: op x size x group with counts, bytes, latencies, bandwidths and share of communication."""
     from commcanary_lab.inspect import ops as operation_table
+    from commcanary_lab.trace.groups import ranks_text
 
     found = operation_table(load_trace(paths, format=format))
     if json:
@@ -157,6 +157,7 @@ def diff(
 ) -> None:
     """Compare two traces row by row of their operation tables."""
     from commcanary_lab.inspect import diff as compare
+    from commcanary_lab.trace.groups import ranks_text
 
     found = compare(load_trace([a]), load_trace([b]))
     if json:
