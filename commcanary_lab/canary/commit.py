@@ -116,7 +116,7 @@ def _part(name: str, value: object, trace: Trace) -> _Part:
     code = {"f": "float64", "b": "bool"}.get(array.dtype.kind, "int64")
     target = {"float64": "<f8", "bool": "|u1", "int64": "<i8"}[code]
     array = np.ascontiguousarray(array.astype(target, copy=False))
-    return _Part(_header(name, code), nulls, mask, memoryview(array).cast("B"), array.itemsize, None)
+    return _Part(_header(name, code), nulls, mask, array.data.cast("B"), array.itemsize, None)
 
 
 def _header(name: str, code: str) -> bytes:
@@ -162,7 +162,7 @@ class Committer:
             elif p.ragged is not None:
                 pointers = p.ragged.pointers[start : stop + 1]
                 h.update(np.diff(pointers).astype("<u8").tobytes())
-                h.update(memoryview(p.ragged.values[pointers[0] : pointers[-1]]).cast("B") if pointers[-1] > pointers[0] else b"")
+                h.update(p.ragged.values[pointers[0] : pointers[-1]].tobytes())
         return h.hexdigest()
 
 

@@ -12,7 +12,7 @@ from commcanary_lab.canary.commit import Committer, locator
 from commcanary_lab.canary.fields import EventFields, split_trace
 from commcanary_lab.canary.grammar import Grammar, leaf_occurrences
 from commcanary_lab.canary.model import Canary, SourceStatement, largest_errors
-from commcanary_lab.canary.streams import APPROXIMATED, DEFAULT_SCALES, BoundedStream, ExactStream, StepStream
+from commcanary_lab.canary.streams import APPROXIMATED, DEFAULT_SCALES, ExactStream, StepStream
 from commcanary_lab.errors import UnknownValueError, UsageError
 from commcanary_lab.trace.measure import canonical_size
 from commcanary_lab.trace.model import Trace

@@ -77,7 +77,10 @@ def read_canary_bytes(data: bytes, *, file: str = "<memory>", limits: Limits = D
         return _Reader(limits).canary(document)
     except LabError as e:
         raise FormatError(
-            [Problem(p.what, file=file, line=p.line, field=p.field, remedy=p.remedy or "the canary is damaged; compile it again") for p in e.problems]
+            [
+                Problem(p.what, file=file, line=p.line, field=p.field, remedy=p.remedy or "the canary is damaged; compile it again")
+                for p in e.problems
+            ]
         ) from None
     except (AttributeError, IndexError, KeyError, OverflowError, StopIteration, TypeError, ValueError) as e:
         raise FormatError(f"not a valid canary: {type(e).__name__}: {e}", file=file, remedy="compile it again") from None

@@ -55,11 +55,36 @@ def test_lossless_finds_repeats_and_stays_exact(trace: Trace, times: int, inner:
     rows = trace.rows(index)
     repeated = Trace.build(
         len(index),
-        **{n: getattr(rows, n) for n in ("op", "phase", "dtype", "reduction", "tag", "channel", "group", "groups", "size_bytes", "custom_op", "root",
-                                         "sender", "receiver", "message_sequence", "compute_before_ns", "overlap_ns", "pressure",
-                                         "concurrent_groups", "arrival_ns", "arrival_known", "splits", "observers", "rank_sets")},
+        **{
+            n: getattr(rows, n)
+            for n in (
+                "op",
+                "phase",
+                "dtype",
+                "reduction",
+                "tag",
+                "channel",
+                "group",
+                "groups",
+                "size_bytes",
+                "custom_op",
+                "root",
+                "sender",
+                "receiver",
+                "message_sequence",
+                "compute_before_ns",
+                "overlap_ns",
+                "pressure",
+                "concurrent_groups",
+                "arrival_ns",
+                "arrival_known",
+                "splits",
+                "observers",
+                "rank_sets",
+            )
+        },
         gap_ns=Column(gaps_ns(trace)[index]),
-    )  # fmt: skip
+    )
     canary = again(compile_trace(repeated))
     assert canary.trace.first_difference(repeated, ignore=NOT_CARRIED) is None
 
@@ -126,8 +151,10 @@ def test_bounded_canaries_state_true_errors(trace: Trace, records: int) -> None:
     index = np.sort(np.tile(np.arange(len(trace)), 12))
     rows = trace.rows(index)
     jitter = np.arange(len(index)) * 997 % 5000
-    columns = {n: getattr(rows, n) for n in ("op", "phase", "group", "groups", "size_bytes", "custom_op", "arrival_known", "observers", "rank_sets",
-                                             "pressure")}  # fmt: skip
+    columns = {
+        n: getattr(rows, n)
+        for n in ("op", "phase", "group", "groups", "size_bytes", "custom_op", "arrival_known", "observers", "rank_sets", "pressure")
+    }
     arrival = Ragged(rows.arrival_ns.values + np.repeat(jitter, rows.arrival_ns.lengths) % 7, rows.arrival_ns.pointers)
     source = Trace.build(len(index), **columns, gap_ns=Column(jitter), overlap_ns=Column(jitter * 3 + 1), arrival_ns=arrival)
     canary = again(compile_trace(source, records=records))
@@ -137,8 +164,18 @@ def test_bounded_canaries_state_true_errors(trace: Trace, records: int) -> None:
 
 def test_budgets_hold_or_fail_closed() -> None:
     trace = generated("single", 500)
-    canary = compile_trace(trace, budgets={"skew": 60.0, "gap": 900.0, "prefix_gap": 900.0, "arrival": 40.0, "overlap": 40.0, "compute_before": 900.0,
-                                           "pressure": 0.3})  # fmt: skip
+    canary = compile_trace(
+        trace,
+        budgets={
+            "skew": 60.0,
+            "gap": 900.0,
+            "prefix_gap": 900.0,
+            "arrival": 40.0,
+            "overlap": 40.0,
+            "compute_before": 900.0,
+            "pressure": 0.3,
+        },
+    )
     assert canary.timing == "bounded_approximate"
     assert canary.errors["skew_ns"] <= 60_000
     assert canary.errors["gap_ns"] <= 900_000
@@ -147,8 +184,18 @@ def test_budgets_hold_or_fail_closed() -> None:
         compile_trace(trace, records=2, budgets={"skew": 2.0})
 
 
-@pytest.mark.parametrize("options", [{"records": 0}, {"budgets": {"nope": 1.0}}, {"budgets": {"gap": -1.0}}, {"budgets": {"gap": float("nan")}},
-                                     {"events": (5, 5)}, {"events": (0, 101)}, {"events": (-1, 3)}])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"records": 0},
+        {"budgets": {"nope": 1.0}},
+        {"budgets": {"gap": -1.0}},
+        {"budgets": {"gap": float("nan")}},
+        {"events": (5, 5)},
+        {"events": (0, 101)},
+        {"events": (-1, 3)},
+    ],
+)
 def test_wrong_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         compile_trace(golden_trace("adv100"), **options)  # type: ignore[arg-type]
@@ -156,8 +203,15 @@ def test_wrong_options_are_refused(options: dict[str, object]) -> None:
 
 def test_strict_refuses_unknown_fields_and_plain_compile_keeps_them() -> None:
     trace = golden_trace("adv100")
-    blind = Trace.build(len(trace), op=trace.op, group=trace.group, groups=trace.groups, size_bytes=trace.size_bytes, gap_ns=trace.gap_ns,
-                        arrival_known=np.zeros(len(trace), np.bool_))  # fmt: skip
+    blind = Trace.build(
+        len(trace),
+        op=trace.op,
+        group=trace.group,
+        groups=trace.groups,
+        size_bytes=trace.size_bytes,
+        gap_ns=trace.gap_ns,
+        arrival_known=np.zeros(len(trace), np.bool_),
+    )
     with pytest.raises(UnknownValueError, match="skew_us"):
         compile_trace(blind, strict=True)
     assert again(compile_trace(blind)).trace.unknown_fields == {"skew_us": 100, "overlap_us": 100}
@@ -193,12 +247,27 @@ def reference_commitment(trace: Trace, salt: bytes = b"") -> str:
 
 def reference_column(trace: Trace, name: str) -> tuple[list[object], str]:
     n = len(trace)
-    masked = {"root_rank": trace.root, "sender_rank": trace.sender, "receiver_rank": trace.receiver, "message_sequence": trace.message_sequence,
-              "start_ns": trace.start_ns, "gap_ns": trace.gap_ns, "compute_before_ns": trace.compute_before_ns,
-              "compute_overlap_ns": trace.overlap_ns, "observed_exposed_ns": trace.observed_exposed_ns, "compute_pressure": trace.pressure,
-              "concurrent_groups": trace.concurrent_groups}  # fmt: skip
-    texts: dict[str, Coded] = {"phase": trace.phase, "op": trace.op, "dtype": trace.dtype, "reduction_op": trace.reduction, "tag": trace.tag,
-                               "channel": trace.channel}  # fmt: skip
+    masked = {
+        "root_rank": trace.root,
+        "sender_rank": trace.sender,
+        "receiver_rank": trace.receiver,
+        "message_sequence": trace.message_sequence,
+        "start_ns": trace.start_ns,
+        "gap_ns": trace.gap_ns,
+        "compute_before_ns": trace.compute_before_ns,
+        "compute_overlap_ns": trace.overlap_ns,
+        "observed_exposed_ns": trace.observed_exposed_ns,
+        "compute_pressure": trace.pressure,
+        "concurrent_groups": trace.concurrent_groups,
+    }
+    texts: dict[str, Coded] = {
+        "phase": trace.phase,
+        "op": trace.op,
+        "dtype": trace.dtype,
+        "reduction_op": trace.reduction,
+        "tag": trace.tag,
+        "channel": trace.channel,
+    }
     if name in masked:
         c = masked[name]
         return [
@@ -260,8 +329,14 @@ def test_hostile_programs_are_refused_before_they_run() -> None:
 def test_disclosure_names_what_a_canary_reveals() -> None:
     document = json.loads(compile_trace(generated("regular", 100)).canonical)
     assert document["disclosure"] == {
-        "group_sizes": [8], "group_names": ["tp0"], "message_bytes": [65536, 131072], "loop_counts": [25], "phases": ["decode"], "timing": "exact",
-        "commitments": "unsalted"}  # fmt: skip
+        "group_sizes": [8],
+        "group_names": ["tp0"],
+        "message_bytes": [65536, 131072],
+        "loop_counts": [25],
+        "phases": ["decode"],
+        "timing": "exact",
+        "commitments": "unsalted",
+    }
 
 
 def test_every_budget_field_has_a_command_line_option() -> None:

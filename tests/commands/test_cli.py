@@ -89,7 +89,12 @@ def test_traffic(document: Any, cli: Any, tmp_path: Path) -> None:
     # two ranks, 100 all-reduces of 1 KiB: each rank sends 2 (k-1)/k B
     assert found["links"] == [{"src": 0, "dst": 1, "bytes": 102400.0}, {"src": 1, "dst": 0, "bytes": 102400.0}]
     assert (found["ranks"], found["records"], found["payload_bytes"], found["matrix_sum_bytes"], found["unattributed_bytes"]) == (
-        2, 200, 204800, 204800.0, 0)  # fmt: skip
+        2,
+        200,
+        204800,
+        204800.0,
+        0,
+    )
     assert (found["ring_order"], found["source"], found["import_coverage"]["used"]) == ("assumed", "commcanary.trace.v1", 100)
     assert document("traffic", ADVERSARIAL, "--ring-order", "1,0")["ring_order"] == "stated"
     for name in ("m.csv", "m.npz", "m.parquet", "m.txt"):
@@ -150,8 +155,15 @@ def test_simulate(document: Any, cli: Any, canary: Path, tmp_path: Path) -> None
 def test_verify(document: Any, cli: Any, canary: Path, tmp_path: Path) -> None:
     found = document("verify", ADVERSARIAL, canary)
     assert {k: found[k] for k in ("timing", "coverage", "commitments", "bounds", "traffic", "ranking", "behavior", "claim")} == {
-        "timing": "lossless", "coverage": "full_source", "commitments": "recomputed", "bounds": "recomputed", "traffic": "pass", "ranking": "pass",
-        "behavior": "pass", "claim": "verified"}  # fmt: skip
+        "timing": "lossless",
+        "coverage": "full_source",
+        "commitments": "recomputed",
+        "bounds": "recomputed",
+        "traffic": "pass",
+        "ranking": "pass",
+        "behavior": "pass",
+        "claim": "verified",
+    }
     assert found["claim_reason"]
     assert all(c["passed"] for c in found["checks"])
     other = document("verify", SAMPLES / "tp8_decode.json", canary, expect=1)
@@ -181,7 +193,12 @@ def test_a_single_rank_profile_compiles_and_is_never_more_than_unverified(docume
     assert {a["field"] for a in document("simulate", path, *assumed)["assumptions"]} == {"skew_us", "overlap_us"}
     found = document("verify", profile, path, *assumed, expect=1)
     assert (found["commitments"], found["bounds"], found["traffic"], found["behavior"], found["claim"]) == (
-        "recomputed", "recomputed", "pass", "unverified", "unverified")  # fmt: skip
+        "recomputed",
+        "recomputed",
+        "pass",
+        "unverified",
+        "unverified",
+    )
     code, _, err = cli("compile", profile, "-o", path, "--strict")
     assert (code, "strict" in err) == (3, True)
 
@@ -215,8 +232,13 @@ def test_as_a_process() -> None:
     for verb in ("open", "ops", "stragglers", "diff", "compile", "simulate", "verify", "traffic", "capture", "serve"):
         assert verb in help_text
     assert _process("simulate", "none.json").returncode == 3
-    pipe = subprocess.run(f"{sys.executable} -m commcanary_lab.cli simulate {ADVERSARIAL} --samples --json | head -1", shell=True,
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    pipe = subprocess.run(
+        f"{sys.executable} -m commcanary_lab.cli simulate {ADVERSARIAL} --samples --json | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (pipe.stdout.strip(), pipe.stderr) == ("{", "")
 
 

@@ -57,13 +57,37 @@ def identities(events: list[dict[str, Any]]) -> None:
     """Number the occurrences and hash the identity of each event."""
     seen: dict[Any, int] = defaultdict(int)
     for e in events:
-        key = json.dumps([e.get(k) for k in ("phase", "op", "dtype", "reduction_op", "bytes", "ranks", "group", "root_rank", "sender_rank",
-                                             "receiver_rank", "tag", "channel", "message_sequence")]
-                         + [e.get("concurrent_groups", 1), e.get("custom_op", False)])  # fmt: skip
+        key = json.dumps(
+            [
+                e.get(k)
+                for k in (
+                    "phase",
+                    "op",
+                    "dtype",
+                    "reduction_op",
+                    "bytes",
+                    "ranks",
+                    "group",
+                    "root_rank",
+                    "sender_rank",
+                    "receiver_rank",
+                    "tag",
+                    "channel",
+                    "message_sequence",
+                )
+            ]
+            + [e.get("concurrent_groups", 1), e.get("custom_op", False)]
+        )
         e["occurrence"] = seen[key]
         seen[key] += 1
-        identity = {"arrival_offsets_us": e["offsets"], "group": e["group"], "occurrence": e["occurrence"], "op": e["op"], "phase": e["phase"],
-                    "ranks": e["ranks"]}  # fmt: skip
+        identity = {
+            "arrival_offsets_us": e["offsets"],
+            "group": e["group"],
+            "occurrence": e["occurrence"],
+            "op": e["op"],
+            "phase": e["phase"],
+            "ranks": e["ranks"],
+        }
         for k in ("reduction_op", "root_rank", "sender_rank", "receiver_rank", "message_sequence", "tag", "channel"):
             if k in e:
                 identity[k] = e[k]
@@ -112,8 +136,20 @@ def resource(e: dict[str, Any]) -> Any:
 
 
 def order_key(e: dict[str, Any]) -> Any:
-    return (e["phase"], e["op"], e.get("dtype", ""), e.get("reduction_op", ""), e["bytes"], e["group"], tuple(e["ranks"]), e.get("root_rank", -1),
-            e.get("sender_rank", -1), e.get("receiver_rank", -1), e.get("tag", ""), e.get("channel", ""))  # fmt: skip
+    return (
+        e["phase"],
+        e["op"],
+        e.get("dtype", ""),
+        e.get("reduction_op", ""),
+        e["bytes"],
+        e["group"],
+        tuple(e["ranks"]),
+        e.get("root_rank", -1),
+        e.get("sender_rank", -1),
+        e.get("receiver_rank", -1),
+        e.get("tag", ""),
+        e.get("channel", ""),
+    )
 
 
 def exposed(trace: Trace, backend: Backend, ablations: frozenset[str] = frozenset()) -> list[float]:

@@ -51,8 +51,25 @@ def test_assumed_skew_is_simulated_like_a_known_one() -> None:
 
     trace = golden_trace("irr100")
     blind = Trace.build(
-        len(trace), **{n: getattr(trace, n) for n in ("op", "phase", "dtype", "reduction", "group", "groups", "size_bytes", "gap_ns", "pressure",
-                                                      "concurrent_groups", "overlap_ns")}, arrival_known=np.zeros(len(trace), np.bool_))  # fmt: skip
+        len(trace),
+        **{
+            n: getattr(trace, n)
+            for n in (
+                "op",
+                "phase",
+                "dtype",
+                "reduction",
+                "group",
+                "groups",
+                "size_bytes",
+                "gap_ns",
+                "pressure",
+                "concurrent_groups",
+                "overlap_ns",
+            )
+        },
+        arrival_known=np.zeros(len(trace), np.bool_),
+    )
     without_skew = simulate_prepared(prepare(trace), Backend(), ablations=frozenset(["arrival_skew"]))
     assumed = simulate_prepared(prepare(blind, {"skew_us": 0.0}), Backend())
     assert assumed.metrics["p99_us"] == without_skew.metrics["p99_us"]

@@ -39,8 +39,15 @@ def test_lossless_canaries_give_the_published_figures(name: str) -> None:
 def test_lossless_canaries_are_verified(name: str) -> None:
     trace = golden_trace(name)
     found = verify_canary(trace, compile_trace(trace))
-    assert found.statuses == {"timing": "lossless", "coverage": "full_source", "commitments": "recomputed", "bounds": "recomputed",
-                              "traffic": "pass", "ranking": "pass", "behavior": "pass"}  # fmt: skip
+    assert found.statuses == {
+        "timing": "lossless",
+        "coverage": "full_source",
+        "commitments": "recomputed",
+        "bounds": "recomputed",
+        "traffic": "pass",
+        "ranking": "pass",
+        "behavior": "pass",
+    }
     assert (found.claim, found.passed, found.decisions_kept, found.decisions_total) == ("verified", True, 40, 40)
     assert not found.failures
 
@@ -57,7 +64,12 @@ def test_a_bounded_canary_claims_only_what_it_earned() -> None:
     found = verify_canary(trace, compile_trace(trace, records=2))
     assert found.ranking == "pass"  # rankings alone would have let it through
     assert (found.timing, found.commitments, found.bounds, found.behavior, found.claim) == (
-        "bounded_approximate", "recomputed", "recomputed", "fail", "refused")  # fmt: skip
+        "bounded_approximate",
+        "recomputed",
+        "recomputed",
+        "fail",
+        "refused",
+    )
     assert not found.passed
     assert "source" in found.claim_reason
 
@@ -87,8 +99,21 @@ def _changed(trace: Trace, name: str, row: int) -> Trace:
     return replace(trace, **{name: array})
 
 
-COMMITTED = ("ids", "phase", "op", "dtype", "reduction", "size_bytes", "custom_op", "gap_ns", "arrival_ns", "compute_before_ns", "overlap_ns",
-             "pressure", "concurrent_groups")  # fmt: skip
+COMMITTED = (
+    "ids",
+    "phase",
+    "op",
+    "dtype",
+    "reduction",
+    "size_bytes",
+    "custom_op",
+    "gap_ns",
+    "arrival_ns",
+    "compute_before_ns",
+    "overlap_ns",
+    "pressure",
+    "concurrent_groups",
+)
 
 
 def failed(found: Verification) -> str:
@@ -130,9 +155,14 @@ def test_members_and_group_names_are_committed() -> None:
         assert "of record 0" in failed(found)
 
 
-@pytest.mark.parametrize(("index", "what"), [
-    ([i for i in range(100) if i != 40], "dropped"), ([*range(41), 40, *range(41, 100)], "added"), ([*range(40), 41, 40, *range(42, 100)], "reordered"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("index", "what"),
+    [
+        ([i for i in range(100) if i != 40], "dropped"),
+        ([*range(41), 40, *range(41, 100)], "added"),
+        ([*range(40), 41, 40, *range(42, 100)], "reordered"),
+    ],
+)
 def test_dropped_added_and_reordered_events_are_noticed(index: list[int], what: str) -> None:
     trace = golden_trace("irr100")
     found = verify_canary(trace.rows(np.array(index)), compile_trace(trace))
@@ -150,7 +180,12 @@ def test_a_range_is_partial_however_well_it_behaves() -> None:
     trace = golden_trace("reg1000")
     found = verify_canary(trace, compile_trace(trace, events=(100, 900)))
     assert (found.coverage, found.commitments, found.bounds, found.behavior, found.claim) == (
-        "partial_source", "recomputed", "recomputed", "pass", "partial")  # fmt: skip
+        "partial_source",
+        "recomputed",
+        "recomputed",
+        "pass",
+        "partial",
+    )
     assert found.claim_reason == "the canary stands for 800 of 1000 events (1000 of 1000 source records)"
     # a source that grew behind the canary is no longer fully covered
     prefix = compile_trace(trace.take(slice(0, 500)))
@@ -199,8 +234,15 @@ def test_false_statements_of_a_canary_are_found() -> None:
 
 def test_unknown_fields_need_an_assumption_and_end_as_unverified() -> None:
     trace = golden_trace("adv100")
-    blind = Trace.build(len(trace), op=trace.op, group=trace.group, groups=trace.groups, size_bytes=trace.size_bytes, gap_ns=trace.gap_ns,
-                        arrival_known=np.zeros(len(trace), np.bool_))  # fmt: skip
+    blind = Trace.build(
+        len(trace),
+        op=trace.op,
+        group=trace.group,
+        groups=trace.groups,
+        size_bytes=trace.size_bytes,
+        gap_ns=trace.gap_ns,
+        arrival_known=np.zeros(len(trace), np.bool_),
+    )
     canary = compile_trace(blind)
     with pytest.raises(UnknownValueError, match="--assume skew_us=0,overlap_us=0"):
         verify_canary(blind, canary)
