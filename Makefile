@@ -59,7 +59,10 @@ docs: venv
 	$(BIN)/python -m sphinx -q -W -b html docs docs/_build/html
 
 bench: venv
-	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" tests/bench --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name --benchmark-group-by=group
+	mkdir -p build
+	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" tests/bench --benchmark-only --benchmark-columns=min,median,rounds \
+		--benchmark-sort=name --benchmark-group-by=group --benchmark-json=build/benchmark.json
+	$(BIN)/python docs/make_benchmarks.py build/benchmark.json docs/benchmarks.md
 
 clean:
 	rm -rf $(VENV) docs/_build workspace

@@ -14,7 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from commcanary_lab import capture, samples, views
+    import commcanary_lab.capture
+    import commcanary_lab.samples
+    import commcanary_lab.views
     from commcanary_lab.api import compile, open, read_canary, simulate, verify, write
     from commcanary_lab.canary.model import Canary
     from commcanary_lab.inspect import diff, iterations, ops, overlap_shares, stragglers
