@@ -48,7 +48,10 @@ class CompilePanel:
         self.view = pn.Column(
             sidebar_label("Timing of the new canary"), self._mode, self._records, self._button, sizing_mode="stretch_width", margin=0
         )
-        self.progress = pn.Column(sizing_mode="stretch_width", margin=0, visible=False)
+        self._note = html("")
+        self._bar = pmui.LinearProgress(variant="indeterminate", active=True, sizing_mode="stretch_width", margin=(4, 0, 4, 0))
+        head = pn.Row(self._note, self._cancel, sizing_mode="stretch_width", margin=0)
+        self.progress = paper(head, self._bar, visible=False)
 
     def _start(self, _: Any) -> None:
         name = self.session.trace
@@ -58,18 +61,7 @@ class CompilePanel:
         workspace = self.session.workspace
         self._button.disabled = True
         words = f"at most {records:,} intervals per step" if records else "lossless"
-        self.progress[:] = [
-            paper(
-                pn.Row(
-                    html(message(f"Compiling {name}", words).replace('class="box', 'class="')),
-                    self._cancel,
-                    sizing_mode="stretch_width",
-                    margin=0,
-                ),
-                pmui.LinearProgress(variant="indeterminate", active=True, sizing_mode="stretch_width", margin=(4, 0, 4, 0)),
-            )
-        ]
-        self.progress.visible = True
+        self._tell(f"Compiling {name}", words, running=True)
         self._job = self.session.jobs.start(
             lambda: compile_trace(workspace.trace(name), records=records).canonical,
             lambda data: self._write(name, records, data),
@@ -80,7 +72,7 @@ class CompilePanel:
     def _write(self, name: str, records: int | None, data: bytes) -> None:
         """Only here, in the session, and only if nobody cancelled, is a file written."""
         target = f"{name.split('.')[0]}.{f'records-{records}' if records else 'lossless'}.canary.json"
-        self.session.jobs.start(lambda: self.session.workspace.add(target, data, rename=True), self._done, self._failed)
+        self._job = self.session.jobs.start(lambda: self.session.workspace.add(target, data, rename=True), self._done, self._failed)
 
     def _done(self, artifact: Artifact) -> None:
         self._reset()
@@ -92,8 +84,7 @@ class CompilePanel:
 
     def _failed(self, text: str) -> None:
         self._reset()
-        self.progress[:] = [html(message("Not compiled", text, "err"))]
-        self.progress.visible = True
+        self._tell("Not compiled", text, running=False)
 
     def _stop(self, _: Any) -> None:
         if self._job is not None:
@@ -103,5 +94,9 @@ class CompilePanel:
     def _reset(self) -> None:
         self._job = None
         self._button.disabled = self.session.trace is None
-        self.progress[:] = []
         self.progress.visible = False
+
+    def _tell(self, title: str, text: str, *, running: bool) -> None:
+        self._note.object = f'<div class="cl">{message(title, text, "" if running else "err")}</div>'
+        self._bar.visible = self._cancel.visible = running
+        self.progress.visible = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import panel_material_ui as pmui
 from commcanary_lab.views.extra import panel as load_panel
 from commcanary_lab.views.markup import html
 from commcanary_lab.views.theme import THEME_CONFIG
-from commcanary_lab.workspace import ResultCache, Workspace
+from commcanary_lab.workspace import Artifact, ResultCache, Workspace
 
 from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
@@ -22,6 +23,7 @@ __all__ = ["Shell", "create", "shared_workspace"]
 
 _WATCH_MS = 3000
 _SKELETON_MS = 180
+_SETTLE_S = 0.35
 #: Shown by an empty select; no file has this name.
 _NONE = "/"
 _WORKSPACES: dict[Path, Workspace] = {}
@@ -65,6 +67,7 @@ class Shell:
         self._job: Any = None
         self._shown: Any = None
         self._listed: Any = None
+        self._put_at = 0.0
         self._filling = False
         self._skeleton_timer: Any = None
         self.tabs = pmui.TabMenu(
@@ -83,7 +86,9 @@ class Shell:
         )
         self.canary = pmui.Select(label="Canary", options=[], sizing_mode="stretch_width", margin=0, size="small", variant="outlined")
         self.controls = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.body = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.content = pn.Column(sizing_mode="stretch_width", margin=0)
+        self._skeleton = skeletons()
+        self.body = pn.Column(self._skeleton, self.content, sizing_mode="stretch_width", margin=0)
         self._list()
         side = pn.Column(
             sidebar_label("Open", section=True, margin=(4, 0, 12, 0)),
@@ -159,11 +164,16 @@ class Shell:
         artifacts = self.session.workspace.list()
         if artifacts == self._listed:
             return
+        before, now = self._open_artifacts(self._listed), self._open_artifacts(artifacts)
         canaries = [a.name for a in artifacts if a.kind == "canary"]
         trace = self.session.trace or first_trace([a for a in artifacts if a.kind == "trace"])
         self.session.param.update(trace=trace, canary=self.session.canary or best_canary(trace, canaries))
         self._list()
-        self.show()
+        if before != now or self.session.page == "overview":
+            self.show()
+
+    def _open_artifacts(self, artifacts: list[Artifact] | None) -> list[Artifact]:
+        return [a for a in artifacts or [] if a.name in (self.session.trace, self.session.canary)]
 
     # -- the page -----------------------------------------------------------------------------------------------------
 
@@ -193,7 +203,7 @@ class Shell:
 
         def skeleton() -> None:
             if self._job is not job_before and not self._job.cancelled and self._shown is not self._job:
-                self.body[:] = [skeletons()]
+                self._skeleton.visible, self.content.visible = True, False
 
         self._skeleton_timer = pn.state.add_periodic_callback(skeleton, period=_SKELETON_MS, count=1)
 
@@ -207,14 +217,26 @@ class Shell:
         self._put(spec, built)
 
     def _put(self, spec: PageSpec, built: Built) -> None:
-        self._shown = self._job
+        """Exchange the content, but never while the browser may still be building the last one: then children get lost."""
+        self._shown = job = self._job
+        wait_s = self._put_at + _SETTLE_S - time.monotonic()
+        if wait_s <= 0:
+            self._exchange(spec, built)
+        else:
+            pn.state.add_periodic_callback(
+                lambda: self._exchange(spec, built) if self._job is job else None, period=int(1000 * wait_s) + 1, count=1
+            )
+
+    def _exchange(self, spec: PageSpec, built: Built) -> None:
+        self._put_at = time.monotonic()
         if built.controls:
             self.controls[:] = [sidebar_label(spec.title, section=True, margin=(28, 0, 12, 0)), *built.controls]
         else:
             self.controls[:] = []
         for part in built.main:
             part.margin = (0, 0, GAP, 0)
-        self.body[:] = list(built.main)
+        self.content[:] = list(built.main)
+        self._skeleton.visible, self.content.visible = False, True
 
 
 _MISSING = {
@@ -229,4 +251,7 @@ def skeletons() -> Any:
     def bone(width: str, height: int) -> str:
         return f'<div style="width:{width};height:{height}px;border-radius:8px;background:var(--s);margin-bottom:16px"></div>'
 
-    return html(f'<div aria-label="Loading" role="status">{bone("38%", 14)}{bone("64%", 26)}{bone("100%", 92)}{bone("100%", 340)}</div>')
+    return html(
+        f'<div aria-label="Loading" role="status">{bone("38%", 14)}{bone("64%", 26)}{bone("100%", 92)}{bone("100%", 340)}</div>',
+        visible=False,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import panel as pn
 import panel_material_ui as pmui
 
 from commcanary_lab.errors import LabError
@@ -48,7 +47,7 @@ class WorkspacePanel:
             sx=_DROP_SX,
             uploaded_label="Drop more files here, or click to choose.",
         )
-        self._outcome = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "8px"})
+        self._outcome = html("", margin=(10, 0, 0, 0), visible=False)
         self._upload.param.watch(self._uploaded, "value")
         kinds = {k: sum(a.kind == k for a in self._artifacts) for k in ("trace", "canary", "other")}
         counts = f"{kinds['trace']} trace{'s' * (kinds['trace'] != 1)}, {kinds['canary']} canar{'ies' if kinds['canary'] != 1 else 'y'}"
@@ -91,7 +90,7 @@ class WorkspacePanel:
             return
         names, contents = self._upload.filename, event.new
         pairs = list(zip(names, contents, strict=True)) if isinstance(names, list) else [(names, contents)]
-        self._outcome[:] = [html(message("Checking " + ", ".join(str(n) for n, _ in pairs), "Each file is opened before it is added."))]
+        self._tell(message("Checking " + ", ".join(str(n) for n, _ in pairs), "Each file is opened before it is added."))
         self.session.jobs.start(
             lambda: [self._add(str(n), c) for n, c in pairs], self._added, lambda text: self._report([("", text, None)]), long=True
         )
@@ -113,4 +112,9 @@ class WorkspacePanel:
             self.session.changed()
 
     def _report(self, failed: list[tuple[str, str, Artifact | None]]) -> None:
-        self._outcome[:] = [html(message(f"{name or 'The upload'} was not added", text, "err")) for name, text, _ in failed]
+        self._tell("".join(message(f"{name or 'The upload'} was not added", text, "err") for name, text, _ in failed))
+
+    def _tell(self, content: str) -> None:
+        """One pane whose text changes: exchanging children while the browser still builds the last ones can lose the new ones."""
+        self._outcome.object = f'<div class="cl">{content}</div>'
+        self._outcome.visible = bool(content)

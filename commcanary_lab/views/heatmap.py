@@ -68,10 +68,14 @@ class TrafficView:
 
     def __init__(self, matrix: TrafficMatrix, *, log: bool = True, gpus_per_node: int | None = None) -> None:
         pn = panel()
+        from bokeh.models import ColumnDataSource
+
         self.matrix = matrix
         self.log = log
         self.gpus_per_node = gpus_per_node
         self.brush: Brush | None = None
+        self._handles: list[dict[str, Any]] = []
+        self._borders = ColumnDataSource({"at": node_borders(matrix, gpus_per_node)})
         self._plot = pn.pane.HoloViews(None, linked_axes=False, margin=0, width=_FRAME + 150)
         self._bars = pn.pane.HoloViews(None, linked_axes=False, margin=0, sizing_mode="stretch_width")
         self._table = links_table(links_frame(matrix, None))
@@ -82,34 +86,31 @@ class TrafficView:
         self.links_card = paper(head, self._table, sx={"minWidth": "280px"})
         self._bars_title = html("")
         self.bars_card = paper(self._bars_title, self._bars)
-        self.redraw()
+        self._describe()
+        self._plot.object = heatmap(matrix, log=log, on_brush=self.select, borders=self._borders, handles=self._handles)
+        self._bars.object = rank_bars(matrix, self._borders)
         self.select(None)
 
     def update(self, *, log: bool | None = None, gpus_per_node: int | None = -1) -> None:
-        """Change the colour scale or the node borders."""
-        self.log = self.log if log is None else log
-        self.gpus_per_node = self.gpus_per_node if gpus_per_node == -1 else gpus_per_node
-        self.redraw()
+        """Change the colour scale or the node borders, in place: nothing else moves."""
+        if log is not None and log != self.log:
+            self.log = log
+            for handles in self._handles:
+                _recolor(handles, self.matrix, log)
+            self._describe()
+        if gpus_per_node != -1 and gpus_per_node != self.gpus_per_node:
+            self.gpus_per_node = gpus_per_node
+            self._borders.data = {"at": node_borders(self.matrix, gpus_per_node)}
 
-    def redraw(self) -> None:
-        """Draw the figures anew."""
+    def _describe(self) -> None:
         m = self.matrix
         origin = origin_text(m)
         order = f"ring order {m.ring_order}" if any(name in ("ring", "chain") for _, name in m.algorithms) else ""
-        self._title.object = _cl(
-            title_html(
-                "Bytes between ranks",
-                f"Row sends, column receives; {'logarithmic' if self.log else 'linear'} colour. Drag a box to list its links.",
-                origin,
-                coverage_text(m.coverage),
-                order,
-            )
-        )
-        self._bars_title.object = _cl(
-            title_html("Bytes per rank", "What each rank sends and receives", origin, coverage_text(m.coverage)) + RANK_LEGEND
-        )
-        self._plot.object = heatmap(m, log=self.log, gpus_per_node=self.gpus_per_node, on_brush=self.select)
-        self._bars.object = rank_bars(m, self.gpus_per_node)
+        scale = "logarithmic" if self.log else "linear"
+        text = f"Row sends, column receives; {scale} colour. Drag a box to list its links."
+        self._title.object = _cl(title_html("Bytes between ranks", text, origin, coverage_text(m.coverage), order))
+        bars = title_html("Bytes per rank", "What each rank sends and receives", origin, coverage_text(m.coverage))
+        self._bars_title.object = _cl(bars + RANK_LEGEND)
 
     def select(self, brush: Brush | None) -> None:
         """List the links inside a brush: ((first, last) sending, (first, last) receiving) positions; None for all."""
@@ -123,7 +124,16 @@ def _cl(content: str) -> str:
     return f'<div class="cl">{content}</div>'
 
 
-def heatmap(matrix: TrafficMatrix, *, log: bool = True, gpus_per_node: int | None = None, on_brush: Any = None, frame: int = _FRAME) -> Any:
+def heatmap(
+    matrix: TrafficMatrix,
+    *,
+    log: bool = True,
+    gpus_per_node: int | None = None,
+    on_brush: Any = None,
+    frame: int = _FRAME,
+    borders: Any = None,
+    handles: list[dict[str, Any]] | None = None,
+) -> Any:
     """Return the heatmap alone, as HoloViews.
 
     Parameters
@@ -138,7 +148,15 @@ def heatmap(matrix: TrafficMatrix, *, log: bool = True, gpus_per_node: int | Non
         Called with ((first row, last row), (first column, last column)) when a box is drawn, None when it is cleared.
     frame : int
         Width and height of the matrix, pixels.
+    borders : bokeh ColumnDataSource, optional
+        Node borders that the caller changes later; instead of `gpus_per_node`.
+    handles : list, optional
+        Receives the Bokeh handles of what is drawn.
     """
+    from bokeh.models import ColumnDataSource
+
+    if borders is None:
+        borders = ColumnDataSource({"at": node_borders(matrix, gpus_per_node)})
     hv = holoviews()
     small = matrix.n <= RAW_RANKS
     image = (
@@ -153,24 +171,20 @@ def heatmap(matrix: TrafficMatrix, *, log: bool = True, gpus_per_node: int | Non
     if on_brush is not None:
         bounds = hv.streams.BoundsXY(source=image)
         bounds.add_subscriber(lambda bounds: on_brush(brush_of(bounds, matrix.n)))
-    out = image * _borders(hv, matrix, gpus_per_node)
     span = (-0.5, matrix.n - 0.5)
-    return out.opts(
-        hv.opts.Overlay(
-            frame_width=frame,
-            frame_height=frame,
-            xlim=span,
-            ylim=span,
-            invert_yaxis=True,
-            xlabel="to rank",
-            ylabel="from rank",
-            title="",
-            toolbar="above",
-            active_tools=["box_select"],
-            hooks=[_rank_axes(matrix)],
-            show_grid=False,
-            show_legend=False,
-        )
+    return image.opts(
+        frame_width=frame,
+        frame_height=frame,
+        xlim=span,
+        ylim=span,
+        invert_yaxis=True,
+        xlabel="to rank",
+        ylabel="from rank",
+        title="",
+        toolbar="above",
+        active_tools=["box_select"],
+        show_grid=False,
+        hooks=[_finish(matrix, borders, handles)],
     )
 
 
@@ -220,66 +234,94 @@ def _snap(span: tuple[float, float] | None, n: int) -> tuple[float, float]:
     return low - 0.5, max(high, low + 1) - 0.5
 
 
-def _image_options(m: TrafficMatrix, log: bool) -> dict[str, Any]:
-    from bokeh.models import FixedTicker, HoverTool
-
+def _limits(m: TrafficMatrix, log: bool) -> tuple[float, float]:
     values = m.cells.size_bytes
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 2.0)
     if m.n > RAW_RANKS:
         high = float(high * max(1, m.n // RAW_RANKS))  # blocks add up
-    low = (low if low < high else high / 2) if log else 0.0
+    return ((low if low < high else high / 2) if log else 0.0), high
+
+
+def _image_options(m: TrafficMatrix, log: bool) -> dict[str, Any]:
+    from bokeh.models import FixedTicker, HoverTool
+
+    low, high = _limits(m, log)
+    labels = m.ranks.tolist()
     hover = HoverTool(
         tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("sent", "@image{custom}")],
-        formatters={"$x": fmt.rank_hover(m.ranks.tolist()), "$y": fmt.rank_hover(m.ranks.tolist()), "@image": fmt.bytes_hover()},
+        formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@image": fmt.bytes_hover()},
     )
+    ticker = FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log))
+    bar = {"formatter": fmt.bytes_ticks(), "ticker": ticker, "width": 10, "bar_line_color": None, "padding": 8, "title": ""}
     return {
-        "cmap": smooth(AMOUNT), "cnorm": "log" if log else "linear", "clim": (low, high),
-        "colorbar": True, "clipping_colors": {"NaN": (0, 0, 0, 0)},
+        "cmap": smooth(AMOUNT),
+        "cnorm": "log" if log else "linear",
+        "clim": (low, high),
+        "clipping_colors": {"NaN": (0, 0, 0, 0)},
+        "colorbar": True,
         "clabel": " ",
-        "colorbar_opts": {"formatter": fmt.bytes_ticks(), "ticker": FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log)), "width": 10,
-                          "bar_line_color": None, "padding": 8, "title": "", "major_tick_line_color": None},
-        "tools": [hover, "box_select"], "default_tools": ["pan", "wheel_zoom", "box_zoom", "reset", "save"], "hooks": [_smooth_off],
-    }  # fmt: skip
+        "colorbar_opts": {**bar, "major_tick_line_color": None},
+        "tools": [hover, "box_select"],
+        "default_tools": ["pan", "wheel_zoom", "box_zoom", "reset", "save"],
+    }
 
 
-def _smooth_off(plot: Any, element: Any) -> None:
-    """The box stays where it was drawn, in the neutral colour of marks."""
-    from bokeh.models import BoxSelectTool
+def _recolor(handles: dict[str, Any], m: TrafficMatrix, log: bool) -> None:
+    """Exchange the colour mapper of what is drawn."""
+    from bokeh.models import FixedTicker, LinearColorMapper, LogColorMapper
 
-    for tool in plot.state.tools:
-        if isinstance(tool, BoxSelectTool):
-            tool.persistent = True
-            tool.overlay.update(fill_color=NEUTRAL, fill_alpha=0.18, line_color=NEUTRAL, line_alpha=1, line_width=1.5, line_dash="solid")
-
-
-def _borders(hv: Any, m: TrafficMatrix, gpus_per_node: int | None) -> Any:
-    cuts: list[float] = []
-    if gpus_per_node and gpus_per_node < m.n:
-        cuts = (np.flatnonzero(np.diff(m.ranks // gpus_per_node)) + 0.5).tolist()
-    if len(cuts) > 128:
-        cuts = []
-    style = {"color": NEUTRAL, "line_width": 1, "alpha": 0.75, "apply_ranges": False}
-    return hv.VLines(cuts).opts(**style) * hv.HLines(cuts).opts(**style)
+    low, high = _limits(m, log)
+    kind = LogColorMapper if log else LinearColorMapper
+    mapper = kind(palette=smooth(AMOUNT), low=low, high=high, nan_color="rgba(0, 0, 0, 0)")
+    handles["color_mapper"] = mapper
+    handles["glyph"].color_mapper = mapper
+    handles["colorbar"].update(color_mapper=mapper, ticker=FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log)))
 
 
-def _rank_axes(m: TrafficMatrix) -> Any:
-    """Positions are whole; the labels are global ranks."""
+def node_borders(m: TrafficMatrix, gpus_per_node: int | None) -> list[float]:
+    """Return where nodes end, as positions between ranks; nothing where lines would hide the cells.
+
+    Examples
+    --------
+    >>> from commcanary_lab.traffic.cells import Cells
+    >>> m = TrafficMatrix(np.arange(6), (), np.zeros(0, np.int64), Cells(np.zeros(0, int), np.zeros(0, int), np.zeros(0)), "example")
+    >>> node_borders(m, 2), node_borders(m, None)
+    ([1.5, 3.5], [])
+    """
+    if not gpus_per_node or gpus_per_node >= m.n:
+        return []
+    cuts: list[float] = (np.flatnonzero(np.diff(m.ranks // gpus_per_node)) + 0.5).tolist()
+    return cuts if len(cuts) <= 128 else []
+
+
+def _finish(m: TrafficMatrix, borders: Any, kept: list[dict[str, Any]] | None) -> Any:
+    """Whole positions labelled with global ranks, node borders, a box that stays where it was drawn."""
 
     def apply(plot: Any, element: Any) -> None:
-        from bokeh.models import AdaptiveTicker, FixedTicker, Range1d
+        from bokeh.models import AdaptiveTicker, BoxSelectTool, FixedTicker, Range1d
 
+        figure = plot.state
+        if kept is not None and not any(k is plot.handles for k in kept):
+            kept.append(plot.handles)
         labels = m.ranks.tolist()
-        for axis in (*plot.state.xaxis, *plot.state.yaxis):
+        for axis in (*figure.xaxis, *figure.yaxis):
             axis.formatter = fmt.rank_ticks(labels)
-            axis.ticker = (
-                FixedTicker(ticks=list(range(m.n)))
-                if m.n <= 16
-                else AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=9)
-            )
-        for span in (plot.state.x_range, plot.state.y_range):
+            sparse = AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=9)
+            axis.ticker = FixedTicker(ticks=list(range(m.n))) if m.n <= 16 else sparse
+        for span in (figure.x_range, figure.y_range):
             if isinstance(span, Range1d):
                 span.bounds = (-0.5, m.n - 0.5)
-        plot.state.toolbar.autohide = True
+        for tool in figure.tools:
+            if isinstance(tool, BoxSelectTool):
+                tool.persistent = True
+                tool.overlay.update(
+                    fill_color=NEUTRAL, fill_alpha=0.18, line_color=NEUTRAL, line_alpha=1, line_width=1.5, line_dash="solid"
+                )
+        if not figure.select({"name": "node borders"}):
+            style = {"source": borders, "line_color": NEUTRAL, "line_width": 1, "line_alpha": 0.8, "name": "node borders"}
+            figure.vspan(x="at", **style)
+            figure.hspan(y="at", **style)
+        figure.toolbar.autohide = True
         plain(plot, element)
 
     return apply

@@ -103,7 +103,7 @@ class _Writer:
         times = f'<span class="x">{count:,} ×</span>' if count > 1 else ""
         return (
             f'<div class="s"><i style="background:{op_color(op)}"></i>{times}<b>{escape(op)}</b>'
-            f'<span>{escape(format_bytes(int(s.size_bytes[row])))}</span>'
+            f"<span>{escape(format_bytes(int(s.size_bytes[row])))}</span>"
             f"<span>{escape(where)}</span>{more}{timing}</div>"
         )
 

@@ -26,23 +26,21 @@ RANK_LEGEND = (
 )
 
 
-def rank_bars(m: TrafficMatrix, gpus_per_node: int | None = None) -> Any:
+def rank_bars(m: TrafficMatrix, borders: Any) -> Any:
     """Return egress and ingress per rank, as HoloViews.
 
     Parameters
     ----------
     m : TrafficMatrix
         What to show.
-    gpus_per_node : int, optional
-        Rule the borders between nodes.
+    borders : bokeh ColumnDataSource
+        Positions ``at`` of borders between nodes.
     """
     hv = holoviews()
     egress, ingress = m.egress(), m.ingress()
     top = float(max(egress.max(initial=0), ingress.max(initial=0))) or 1.0
     sides = (("sent (egress)", egress, _EGRESS, -0.38, 0.0), ("received (ingress)", ingress, _INGRESS, 0.0, 0.38))
     layers = [_bars(hv, m, *side) if m.n <= MAX_BARS else _steps(hv, *side[:3]) for side in sides]
-    cuts = (np.flatnonzero(np.diff(m.ranks // gpus_per_node)) + 0.5).tolist() if gpus_per_node and gpus_per_node < m.n else []
-    layers.append(hv.VLines(cuts if len(cuts) <= 128 else []).opts(color=NEUTRAL, line_width=1, alpha=0.6, apply_ranges=False))
     return hv.Overlay(layers).opts(
         hv.opts.Overlay(
             responsive=True,
@@ -54,7 +52,7 @@ def rank_bars(m: TrafficMatrix, gpus_per_node: int | None = None) -> Any:
             title="",
             toolbar="above",
             yformatter=fmt.bytes_ticks(),
-            hooks=[_axes(m, top)],
+            hooks=[_axes(m, top, borders)],
             show_grid=False,
             show_legend=False,
             active_tools=[],
@@ -86,7 +84,7 @@ def _steps(hv: Any, name: str, values: Any, color: str) -> Any:
     )
 
 
-def _axes(m: TrafficMatrix, top: float) -> Any:
+def _axes(m: TrafficMatrix, top: float, borders: Any) -> Any:
     def apply(plot: Any, element: Any) -> None:
         from bokeh.models import AdaptiveTicker, FixedTicker
 
@@ -98,6 +96,8 @@ def _axes(m: TrafficMatrix, top: float) -> Any:
             else AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=12)
         )
         plot.state.yaxis[0].ticker = FixedTicker(ticks=fmt.byte_tick_values(0.0, top))
+        if not plot.state.select({"name": "node borders"}):
+            plot.state.vspan(x="at", source=borders, line_color=NEUTRAL, line_width=1, line_alpha=0.6, name="node borders")
         plot.state.toolbar.autohide = True
         plot.state.toolbar_inner = True
         plain(plot, element)

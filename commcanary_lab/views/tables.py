@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["TableColumn", "download", "table"]
 
 _CSS = """
-:host { width: calc(100% + 16px) !important; max-width: none !important; --cl-d: var(--mui-palette-divider, #e1e6ec); --cl-t: var(--mui-palette-text-primary, #18212d);
+:host { width: calc(100% + 16px) !important; max-width: none !important; --cl-d: var(--mui-palette-divider, #e1e6ec);
+  --cl-t: var(--mui-palette-text-primary, #18212d);
   --cl-m: var(--mui-palette-text-secondary, #56616f); --cl-p: var(--mui-palette-background-paper, #fff); }
 .tabulator { font-family: Roboto, 'Helvetica Neue', Arial, sans-serif; font-size: 13px; font-variant-numeric: tabular-nums;
   border: 0 !important; background: transparent !important; color: var(--cl-t) !important; }
