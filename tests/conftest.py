@@ -12,14 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 # machines that run the tests differ in speed by a factor of ten: examples are bounded in number, not in time
 settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile(
-    "fast",
-    deadline=None,
-    max_examples=60,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
-)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -236,10 +236,7 @@ def verify(
         if shown:
             table(
                 ["status", "check", "on", "source", "canary", ""],
-                [
-                    [c.status, c.name, c.backend, c.source, c.canary, "" if c.passed else "FAILED"]
-                    for c in shown[: None if all_checks else 20]
-                ],
+                [[c.status, c.name, c.backend, c.source, c.canary, _mark(c)] for c in shown[: None if all_checks else 20]],
             )
             if not all_checks and len(shown) > 20:
                 say(f"... and {len(shown) - 20} more failed checks (--all)")
@@ -247,3 +244,10 @@ def verify(
             say("\n".join(f"note: {n}" for n in source.notes))
     if not check.passed:
         raise typer.Exit(1)
+
+
+def _mark(check: Any) -> str:
+    """A part of a source is no failure; everything else that does not pass is."""
+    if check.passed:
+        return ""
+    return "partial" if check.status == "coverage" else "FAILED"

@@ -42,8 +42,8 @@ def test_the_decode_sample_has_its_structure() -> None:
     assert trace.unknown_fields == {}
     counts = Counter(zip(trace.phase.to_list(), trace.op.to_list(), trace.size_bytes.tolist(), strict=True))
     assert counts == {
-        ("prefill", "all_reduce", 8 << 20): 64, ("prefill", "all_gather", 2_052_096): 1,
-        ("decode", "all_reduce", 64 << 10): 30 * 64, ("decode", "all_gather", 2_052_096): 30,
+        ("prefill", "all_reduce", 1 << 20): 64, ("prefill", "all_gather", 1_026_048): 1,
+        ("decode", "all_reduce", 32 << 10): 30 * 64, ("decode", "all_gather", 1_026_048): 30,
     }  # fmt: skip
     skew_us = trace.skew_ns.values / 1000
     late = int((skew_us > 30).sum())
