@@ -143,7 +143,8 @@ def diff(a: Trace, b: Trace) -> TraceDifference:
     rows = [_row(rows_a.get(key), rows_b.get(key)) for key in dict.fromkeys([*rows_a, *rows_b])]
     rows.sort(key=_order)
     notes = (*(f"a: {n}" for n in a.notes), *(f"b: {n}" for n in b.notes))
-    return TraceDifference(tuple(rows), a.coverage, b.coverage, notes)
+    origin = "measured" if a.origin == b.origin == "measured" else "synthetic"
+    return TraceDifference(tuple(rows), a.coverage, b.coverage, notes, origin)
 
 
 def _order(r: DifferenceRow) -> tuple[object, ...]:

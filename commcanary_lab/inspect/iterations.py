@@ -167,7 +167,7 @@ def iterations(trace: Trace, *, period: int | None = None, rank: int | None = No
     ends = at + found.length
     stops = np.where(ends < len(index), index[np.minimum(ends, len(index) - 1)], len(trace))
     return Iterations(_rows(trace, starts, stops), found.length, reference, covered, int(starts[0]), len(trace) - int(stops[-1]),
-                      trace.coverage, trace.notes)
+                      trace.coverage, trace.notes, trace.origin)
 
 
 def _given(codes: IntArray, period: int) -> Period | None:

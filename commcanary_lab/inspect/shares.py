@@ -141,7 +141,7 @@ def overlap_shares(trace: Trace, by: str = "op") -> OverlapShares:
         total = int(hidden_ns[i] + exposed_ns[i]) / 1000 if n else np.nan
         rows.append(OverlapShare(names[code], int(counts[i]), n, total, h, e, h / total if total > 0 else np.nan))
     rows.sort(key=lambda r: (-r.exposed_us if r.known else np.inf, r.name))
-    return OverlapShares(by, tuple(rows), len(trace) - int(np.count_nonzero(known)), trace.coverage, trace.notes)
+    return OverlapShares(by, tuple(rows), len(trace) - int(np.count_nonzero(known)), trace.coverage, trace.notes, trace.origin)
 
 
 def _keys(trace: Trace, by: str) -> tuple[IntArray, Sequence[str]]:

@@ -139,7 +139,7 @@ def stragglers(trace: Trace) -> StragglerTable:
     events = np.flatnonzero(usable)
     rows = _rows(trace, events)
     rows.sort(key=lambda r: (-r.waiting_caused_us, -r.last, r.rank))
-    origin = "model" if any(_ESTIMATED in note for note in trace.notes) else "measured"
+    origin = "model" if any(_ESTIMATED in note for note in trace.notes) else trace.origin
     return StragglerTable(tuple(rows), len(events), unknown, rest, trace.coverage, trace.notes, origin)
 
 

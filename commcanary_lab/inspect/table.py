@@ -158,7 +158,7 @@ def ops(trace: Trace) -> OperationTable:
     rows = [*_sized_rows(trace, rank_ns, total_ns), *_unsized_rows(trace.unsized, total_ns)]
     rows.sort(key=_order)
     return OperationTable(tuple(rows), total_ns / 1000, len(trace), trace.duration_max_ns.known_count, len(trace.unsized),
-                          sum(r.time_ns for r in trace.unsized) / 1000, trace.coverage, trace.notes)
+                          sum(r.time_ns for r in trace.unsized) / 1000, trace.coverage, trace.notes, trace.origin)
 
 
 def _order(r: OperationRow) -> tuple[object, ...]:

@@ -254,6 +254,19 @@ class Trace:
         return np.where(self.observers < 0, self.group_sizes, sizes[self.observers])
 
     @property
+    def origin(self) -> str:
+        """``synthetic`` where the trace says so of itself (`workload.origin` or `system.backend`), otherwise ``measured``.
+
+        Examples
+        --------
+        >>> import commcanary_lab as lab
+        >>> lab.samples.adversarial().origin, lab.samples.gloo4().origin
+        ('synthetic', 'measured')
+        """
+        said = f"{self.workload.get('origin', '')} {self.system.get('backend', '')}".lower()
+        return "synthetic" if "synthetic" in said or "simulated" in said else "measured"
+
+    @property
     def record_count(self) -> int:
         """Rank records behind the events: one per event and reporting rank."""
         return int(self.observer_counts.sum())
