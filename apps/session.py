@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode
 
 import panel as pn
@@ -14,6 +14,9 @@ from commcanary_lab.workspace import Artifact, Workspace
 
 from .jobs import Jobs
 from .page import Selection
+
+if TYPE_CHECKING:
+    from .workspace_panel import WorkspacePanel
 
 __all__ = ["Session", "best_canary", "first_trace", "sidebar_label"]
 
@@ -36,6 +39,7 @@ class Session(param.Parameterized):
         super().__init__(**params)
         self.workspace = workspace
         self.jobs = Jobs()
+        self.folder: WorkspacePanel | None = None
         self._from_address()
         self.param.watch(self._to_address, ["page", "trace", "canary", "dark"])
 

@@ -169,7 +169,9 @@ class Shell:
         trace = self.session.trace or first_trace([a for a in artifacts if a.kind == "trace"])
         self.session.param.update(trace=trace, canary=self.session.canary or best_canary(trace, canaries))
         self._list()
-        if before != now or self.session.page == "overview":
+        if self.session.folder is not None:
+            self.session.folder.refresh()
+        if before != now:
             self.show()
 
     def _open_artifacts(self, artifacts: list[Artifact] | None) -> list[Artifact]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import panel_material_ui as pmui
 
@@ -16,6 +16,9 @@ from commcanary_lab.workspace import Artifact
 from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, safe_name
 
 from .session import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["WorkspacePanel"]
 
@@ -49,31 +52,41 @@ class WorkspacePanel:
         )
         self._outcome = html("", margin=(10, 0, 0, 0), visible=False)
         self._upload.param.watch(self._uploaded, "value")
-        kinds = {k: sum(a.kind == k for a in self._artifacts) for k in ("trace", "canary", "other")}
-        counts = f"{kinds['trace']} trace{'s' * (kinds['trace'] != 1)}, {kinds['canary']} canar{'ies' if kinds['canary'] != 1 else 'y'}"
-        other = f", {kinds['other']} not recognised" if kinds["other"] else ""
-        self.view = paper(
-            html(title_html("Workspace", f"{session.workspace.path}: {counts}{other}. A click opens an artifact.")),
-            self._table,
-            self._upload,
-            self._outcome,
-        )
+        self._title = html("")
+        self.view = paper(self._title, self._table, self._upload, self._outcome)
+        self.refresh()
 
-    def _make_table(self) -> Any:
+    def refresh(self) -> None:
+        """Show what is in the folder now; nothing else on the page moves."""
+        self._artifacts = self.session.workspace.list()
+        frame = self._frame()
+        if not frame.equals(self._table.value):
+            self._table.value = frame
+        kinds = {k: sum(a.kind == k for a in self._artifacts) for k in ("trace", "canary", "other")}
+        text = f"{kinds['trace']} trace{'s' * (kinds['trace'] != 1)}, {kinds['canary']} canar{'ies' if kinds['canary'] != 1 else 'y'}"
+        text += f", {kinds['other']} not recognised" if kinds["other"] else ""
+        title = title_html("Workspace", f"{self.session.workspace.path}: {text}. A click opens an artifact.")
+        self._title.object = f'<div class="cl">{title}</div>'
+
+    def _frame(self) -> pd.DataFrame:
         import pandas as pd
 
         opened = {self.session.trace, self.session.canary}
         rows = [
-            {"open": "open" if a.name in opened else "", "name": a.name, "kind": a.kind, "summary": a.summary, "size": float(a.size_bytes)}
+            {"name": a.name, "kind": a.kind, "summary": a.summary, "size": float(a.size_bytes), "open": "open" if a.name in opened else ""}
             for a in self._artifacts
         ]
-        frame = pd.DataFrame(rows, columns=["open", "name", "kind", "summary", "size"])
+        return pd.DataFrame(rows, columns=["name", "kind", "summary", "size", "open"])
+
+    def _make_table(self) -> Any:
         columns = {
-            "name": TableColumn("Name", None, 220, grow=3), "kind": TableColumn("Kind", None, 80),
+            "name": TableColumn("Name", None, 220, grow=3),
+            "kind": TableColumn("Kind", None, 80),
             "summary": TableColumn("Content", None, 180, grow=2),
-            "size": TableColumn("Size", fmt.bytes_cell(), 90, right=True), "open": TableColumn("", None, 60, right=True),
-        }  # fmt: skip
-        out = table(frame, columns, page_size=10, empty="Empty. Drop a file below.")
+            "size": TableColumn("Size", fmt.bytes_cell(), 90, right=True),
+            "open": TableColumn("", None, 60, right=True),
+        }
+        out = table(self._frame(), columns, page_size=12, empty="Empty. Drop a file below.", pagination="local")
         out.on_click(self._clicked)
         return out
 

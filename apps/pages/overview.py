@@ -58,7 +58,7 @@ def span_ns(trace: Trace) -> int | None:
 
 def build(data: Data, session: Session) -> Built:
     """Make the page."""
-    folder = WorkspacePanel(session)
+    folder = workspace_panel(session)
     if data.trace is None or data.operations is None or data.artifact is None:
         state = (
             failure(f"{session.trace} cannot be opened", data.problem)
@@ -81,6 +81,14 @@ def build(data: Data, session: Session) -> Built:
         table_card(table),
         folder.view,
     ])  # fmt: skip
+
+
+def workspace_panel(session: Session) -> WorkspacePanel:
+    """Return the panel of this visitor: one for all visits of the page, so that the outcome of an upload stays."""
+    if session.folder is None:
+        session.folder = WorkspacePanel(session)
+    session.folder.refresh()
+    return session.folder
 
 
 def _answer(trace: Trace, table: OperationTable) -> str:

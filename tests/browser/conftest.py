@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = os.environ.get("COMMCANARY_LAB_REQUIRE_BROWSER") == "1"
@@ -81,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, browser_type_launch_args: d
     running = Server(folder)
     yield running
     running.stop()
-    trouble = [line for line in running.output if "Traceback" in line or "ERROR" in line]
+    trouble = [line for line in running.output if ("Traceback" in line or "ERROR" in line) and "Refusing websocket" not in line]
     assert not trouble, "".join(running.output)
 
 
@@ -95,6 +96,7 @@ def watched(page: Any) -> Iterator[Any]:
     page.on("pageerror", lambda e: problems.append(f"exception: {e}"))
     page.on("dialog", lambda d: (problems.append(f"dialog: {d.message}"), d.dismiss()))
     page.set_default_timeout(20_000)
+    expect.set_options(timeout=20_000)
     yield page
     assert problems == []
 

@@ -110,7 +110,7 @@ def test_colour_scale_and_node_borders(open_page: Any) -> None:
     expect(page.get_by_text("logarithmic colour")).to_have_count(0)
     wait_for_colors(page, 5)
     page.get_by_label("GPUs per node").click()
-    page.get_by_role("option", name="2", exact=True).click()
+    page.get_by_role("menuitem", name="2", exact=True).click()
     expect(page.get_by_test_id("answer")).to_contain_text("With 2 GPUs per node")
     expect(page.get_by_text("Between nodes")).to_be_visible()
 
