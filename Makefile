@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST := 127.0.0.1
 PORT ?= 5006
+WORKERS ?= 2
 # Numerical libraries must not start more threads than the tests budget for.
 export OMP_NUM_THREADS ?= 2
 
@@ -28,14 +29,15 @@ $(VENV)/.all: pyproject.toml constraints.txt
 
 test: lint types test-unit test-golden test-gloo test-notebooks test-browser docs
 
+# Fewer examples of the property tests, no documentation examples, no browser.
 test-fast: venv
-	$(BIN)/python -m pytest -q -m "not slow and not gloo and not golden"
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --ignore tests/docs -m "not slow and not gloo and not golden"
 
 test-unit: venv
-	$(BIN)/python -m pytest -q -m "not slow and not gloo and not golden"
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not gloo and not golden"
 
 test-golden: venv
-	$(BIN)/python -m pytest -q -m "golden and not slow"
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "golden and not slow"
 
 test-gloo: venv
 	$(BIN)/python -m pytest -q -m "gloo and not slow"

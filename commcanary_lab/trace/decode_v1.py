@@ -5,7 +5,7 @@ Everything here checks whole columns. What does not fit raises `Odd`, and the sl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -41,16 +41,16 @@ class EventColumns:
     ----------
     events : list of EventV1
         The events.
-    present : frozenset of str, optional
-        Fields that some event has; None where that is not known.
+    counts : mapping of str to int, optional
+        How many events have each field, for those that some event has; None where that is not known.
     """
 
-    def __init__(self, events: list[EventV1], present: frozenset[str] | None = None) -> None:
+    def __init__(self, events: list[EventV1], counts: Mapping[str, int] | None = None) -> None:
         self._events = events
-        self._present = present
+        self._present = None if counts is None else frozenset(counts)
         self._unset: tuple[Any, ...] = (UNSET,) * len(events)
         self._cache: dict[str, Sequence[Any]] = {}
-        self._missing: dict[str, int] = {}
+        self._missing: dict[str, int] = {} if counts is None else {name: len(events) - n for name, n in counts.items()}
 
     def __len__(self) -> int:
         return len(self._events)

@@ -28,7 +28,7 @@ from commcanary_lab.trace.invariants import fits_members, fits_widths
 from commcanary_lab.trace.lab_v1 import LabSection, default_notes, read_lab_section
 from commcanary_lab.trace.model import ImportCoverage, Trace
 from commcanary_lab.trace.ops import DTYPE_BYTES, REDUCTIONS
-from commcanary_lab.trace.schema_v1 import EVENT_FIELDS, FORMAT, IGNORED_FIELDS, TOP_FIELDS, TraceV1
+from commcanary_lab.trace.schema_v1 import EVENT_FIELDS, FORMAT, IGNORED_FIELDS, TOP_FIELDS, TraceV1, narrowed
 from commcanary_lab.trace.timing import check_timing, in_time_order
 
 __all__ = ["read_json", "read_json_bytes"]
@@ -85,11 +85,8 @@ def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False,
     warnings: tuple[str, ...] = ()
     try:
         with _collector_paused():
-            decoded = msgspec.json.decode(data, type=TraceV1)
-            if decoded.format != FORMAT:
-                raise Odd
-            limits.check_events(len(decoded.events), file)
-            columns, odd = _columns(data, decoded, file)
+            decoded, columns, odd = _decoded(data, file)
+            limits.check_events(len(columns), file)
             if check or odd:
                 findings = check_document(data, file, round_ns=round_ns)
                 findings.raise_problems()
@@ -100,25 +97,38 @@ def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False,
         raise FormatError(f"not a {FORMAT} document: {e}", file=file, remedy="re-export the trace") from None
 
 
-def _columns(data: bytes, decoded: TraceV1, file: str) -> tuple[EventColumns, bool]:
-    """Return the columns, and whether keys are duplicate or unknown, so that the complete checker has to look at the file."""
+def _decoded(data: bytes, file: str) -> tuple[TraceV1, EventColumns, bool]:
+    """Return the document, its columns, and whether keys are duplicate or unknown, so that the complete checker has to look at the file."""
     if len(data) <= SMALL_BYTES:
+        decoded = _document(data, TraceV1)
+        columns = EventColumns(decoded.events)
         try:
             document = loads_strict(data, file)
         except InputError:
-            return EventColumns(decoded.events), True
+            return decoded, columns, True
         known = frozenset(EVENT_FIELDS)
-        return EventColumns(decoded.events), not document.keys() <= set(TOP_FIELDS) or any(e.keys() - known for e in document["events"])
+        odd = not document.keys() <= set(TOP_FIELDS) or any(e.keys() - known for e in document["events"])
+        return decoded, columns, odd
     from commcanary_lab.trace.scan import count_keys, key_hash
 
     found = count_keys(data)
     if found is None:
-        return EventColumns(decoded.events), True
+        decoded = _document(data, TraceV1)
+        return decoded, EventColumns(decoded.events), True
     hashes = {key_hash(name): name for name in EVENT_FIELDS}
-    columns = EventColumns(decoded.events, frozenset(hashes[h] for h in found.event_keys if h in hashes))
-    expected = {h: len(columns) - columns.missing(name) for h, name in hashes.items()}
-    odd = {h: n for h, n in expected.items() if n} != found.event_keys or _nested_keys(columns) != found.nested
-    return columns, odd or _outside_keys(decoded) != found.outside
+    counts = {hashes[h]: n for h, n in found.event_keys.items() if h in hashes}
+    # only the fields that occur: smaller objects decode and transpose faster
+    decoded = _document(data, narrowed(frozenset(counts)))
+    columns = EventColumns(decoded.events, counts)
+    odd = found.repeated or len(counts) < len(found.event_keys) or _nested_keys(columns) != found.nested
+    return decoded, columns, odd or _outside_keys(decoded) != found.outside
+
+
+def _document(data: bytes, type_: type[TraceV1]) -> TraceV1:
+    decoded = msgspec.json.decode(data, type=type_)
+    if decoded.format != FORMAT:
+        raise Odd
+    return decoded
 
 
 def _nested_keys(columns: EventColumns) -> int:

@@ -39,18 +39,29 @@ class KeyCounts:
         Keys of objects inside events (arrival maps, recipes).
     outside : int
         All other keys: the top level, workload and system.
+    repeated : bool
+        Whether an event has a key twice.
     """
 
     event_keys: dict[int, int]
     nested: int
     outside: int
+    repeated: bool = False
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _scan(
-    data: npt.NDArray[np.uint8], events_key: np.uint64, hashes: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]
-) -> tuple[int, int, int]:
-    """Count keys; those of objects at depth 3 under the root key ``events`` by hash. Returns (kinds or -1 if too many, nested, outside)."""
+    data: npt.NDArray[np.uint8],
+    events_key: np.uint64,
+    hashes: npt.NDArray[np.uint64],
+    counts: npt.NDArray[np.int64],
+    last: npt.NDArray[np.int64],
+) -> tuple[int, int, int, bool]:
+    """Count keys; those of objects at depth 3 under the root key ``events`` by hash.
+
+    Returns (kinds or -1 if too many, nested, outside, whether an event repeats a key). `last` is scratch: where each kind was seen last.
+    """
+    start, repeated = -1, False
     depth, kinds, nested, outside, i, n = 0, 0, 0, 0, 0, len(data)
     in_events = False
     while i < n:
@@ -78,19 +89,23 @@ def _scan(
                         k += 1
                     if k == kinds:
                         if kinds == len(hashes):
-                            return -1, nested, outside
+                            return -1, nested, outside, repeated
                         hashes[k] = h
                         kinds += 1
                     counts[k] += 1
+                    repeated |= last[k] > start
+                    last[k] = i
                 else:
                     nested += 1
                 i = j
         elif c == 123 or c == 91:
             depth += 1
+            if depth == 3:
+                start = i
         elif c == 125 or c == 93:
             depth -= 1
         i += 1
-    return kinds, nested, outside
+    return kinds, nested, outside, repeated
 
 
 def count_keys(data: bytes) -> KeyCounts | None:
@@ -105,10 +120,13 @@ def count_keys(data: bytes) -> KeyCounts | None:
     >>> c = count_keys(b'{"events": [{"op": "x", "rank_arrival_us": {"0": 1}}, {"op": "y"}], "system": {"a": {"b": 1}}}')
     >>> c.event_keys[key_hash("op")], c.nested, c.outside
     (2, 1, 4)
+    >>> count_keys(b'{"events": [{"op": "x", "op": "y"}]}').repeated
+    True
     """
     hashes = np.zeros(_SLOTS, np.uint64)
     counts = np.zeros(_SLOTS, np.int64)
-    kinds, nested, outside = _scan(np.frombuffer(data, np.uint8), np.uint64(key_hash("events")), hashes, counts)
+    last = np.full(_SLOTS, -1, np.int64)
+    kinds, nested, outside, repeated = _scan(np.frombuffer(data, np.uint8), np.uint64(key_hash("events")), hashes, counts, last)
     if kinds < 0:
         return None
-    return KeyCounts(dict(zip(hashes[:kinds].tolist(), counts[:kinds].tolist(), strict=True)), nested, outside)
+    return KeyCounts(dict(zip(hashes[:kinds].tolist(), counts[:kinds].tolist(), strict=True)), nested, outside, bool(repeated))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import cache
+from typing import Annotated, Any, cast, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -10,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from commcanary_lab.trace.ops import DTYPE_BYTES, REDUCTIONS
 from commcanary_lab.units import MAX_TIME_US
 
-__all__ = ["EVENT_FIELDS", "EVENT_SCHEMA", "FORMAT", "IGNORED_FIELDS", "TOP_FIELDS", "EventV1", "TraceV1"]
+__all__ = ["EVENT_FIELDS", "EVENT_SCHEMA", "FORMAT", "IGNORED_FIELDS", "TOP_FIELDS", "EventV1", "TraceV1", "narrowed"]
 
 FORMAT = "commcanary.trace.v1"
 
@@ -72,6 +73,26 @@ class TraceV1(msgspec.Struct):
 
 
 EVENT_FIELDS: tuple[str, ...] = EventV1.__struct_fields__
+
+
+@cache
+def narrowed(fields: frozenset[str]) -> type[TraceV1]:
+    """Return `TraceV1` with events that have only the given fields and the required ones, in the order of `EventV1`.
+
+    Examples
+    --------
+    >>> t = msgspec.json.decode(b'{"format": "x", "events": [{"op": "all_reduce", "bytes": 8, "ranks": 2, "tag": "a"}]}',
+    ...                         type=narrowed(frozenset(["tag"])))
+    >>> t.events[0].tag, hasattr(t.events[0], "phase")
+    ('a', False)
+    """
+    kept = [f for f in msgspec.structs.fields(EventV1) if f.required or f.name in fields]
+    hints = get_type_hints(EventV1, include_extras=True)
+    specs = [(f.name, hints[f.name]) if f.required else (f.name, hints[f.name], UNSET) for f in kept]
+    event = msgspec.defstruct("Event", specs, gc=False)
+    return cast("type[TraceV1]", msgspec.defstruct("Trace", [("events", list[event])], bases=(TraceV1,)))  # type: ignore[valid-type]
+
+
 TOP_FIELDS = ("format", "workload", "system", "events")
 
 #: Fields of the format that carry nothing this package computes with.
