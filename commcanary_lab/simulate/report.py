@@ -191,8 +191,13 @@ class Report:
             )
 
     def to_json(self, *, samples: bool = False) -> dict[str, Any]:
-        """Return the report as a JSON object with the key figures of the command line."""
+        """Return the report as a JSON object with the key figures of the command line.
+
+        It states the workload and all samples by SHA-256, so that `verify.reports.verify_report` can recompute it bit for bit.
+        """
         from dataclasses import asdict
+
+        from commcanary_lab.simulate.workload import samples_sha256, workload_sha256
 
         out: dict[str, Any] = {
             "format": "commcanary_lab.report.v1",
@@ -208,6 +213,8 @@ class Report:
             },
             "assumptions": [{"field": k, "value": v} for k, v in self.assumptions.items()],
             "notes": list(self.notes),
+            "workload": {"events": len(self.prepared), "sha256": workload_sha256(self.prepared)},
+            "samples_sha256": samples_sha256(self.samples),
         }
         if self.calibration is not None:
             out["calibration"] = asdict(self.calibration)

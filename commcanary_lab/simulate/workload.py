@@ -1,0 +1,105 @@
+"""What a report is about: SHA-256 of everything that a simulation reads from a trace, and of every sample that it writes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from commcanary_lab.canonical import canonical_bytes
+from commcanary_lab.simulate.engine import Samples
+from commcanary_lab.simulate.prepare import Prepared
+from commcanary_lab.trace.signatures import default_group_names
+
+__all__ = ["samples_sha256", "workload_sha256"]
+
+
+def workload_sha256(prepared: Prepared) -> str:
+    """Return the SHA-256 of a prepared workload.
+
+    A trace and an exact canary of it have the same one, because every simulation of the two gives the same numbers. Ids, notes and
+    the numbering of groups do not count.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        With its assumptions in place of unknown values.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> import commcanary_lab as lab
+    >>> trace = lab.samples.adversarial()
+    >>> workload_sha256(lab.simulate.prepare(trace)) == workload_sha256(lab.simulate.prepare(lab.compile(trace).trace))
+    True
+    """
+    t = prepared.trace
+    observed = t.observed_exposed_ns
+    digest = hashlib.sha256(b"commcanary_lab.workload.v1\0")
+    groups: Sequence[Hashable] = list(zip(default_group_names(t), (g.members for g in t.groups), strict=True))
+    for codes, names in (
+        (t.op.codes, (*t.op.names, "")),
+        (t.phase.codes, (*t.phase.names, "unknown")),
+        (t.group, groups),
+        (prepared.resource, ()),
+    ):
+        _texts(digest, np.asarray(codes, np.int64), names)
+    for column in (
+        prepared.size_bytes,
+        prepared.group_size,
+        prepared.concurrent_groups,
+        prepared.gap_us,
+        prepared.skew_us,
+        prepared.overlap_us,
+        prepared.wait_us,
+        prepared.pressure,
+        prepared.canonical_order,
+        prepared.identity,
+        observed.mask,
+        observed.filled(0),
+    ):
+        _column(digest, column)
+    return digest.hexdigest()
+
+
+def samples_sha256(samples: Samples) -> str:
+    """Return the SHA-256 of all samples of a simulation, in whole nanoseconds (3 decimals of a microsecond).
+
+    Examples
+    --------
+    >>> import commcanary_lab as lab
+    >>> trace = lab.samples.adversarial()
+    >>> samples_sha256(lab.simulate(trace).samples) == samples_sha256(lab.simulate(trace, "seed=8").samples)
+    False
+    """
+    digest = hashlib.sha256(b"commcanary_lab.samples.v1\0")
+    _column(digest, samples.event)
+    for name in ("first_us", "start_us", "service_us", "completion_us", "wait_us", "total_us", "hidden_us", "exposed_us", "skew_us"):
+        _column(digest, np.rint(getattr(samples, name) * 1000.0).astype(np.int64))
+    return digest.hexdigest()
+
+
+def _column(digest: hashlib._Hash, values: npt.NDArray[np.generic]) -> None:
+    """Add an array: its type, its length, its values in little-endian order."""
+    plain = np.ascontiguousarray(values)
+    plain = plain.astype(plain.dtype.newbyteorder("<"), copy=False)
+    digest.update(f"{plain.dtype.kind}{plain.dtype.itemsize}:{plain.size};".encode())
+    digest.update(plain.tobytes())
+
+
+def _texts(digest: hashlib._Hash, codes: npt.NDArray[np.int64], names: Sequence[Hashable]) -> None:
+    """Add a coded column with its codes renumbered by first occurrence, so that the order of the table does not count."""
+    distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    meanings = [names[c] if names else c for c in distinct.tolist()]
+    merged: dict[Hashable, int] = {}
+    for i in np.argsort(first).tolist():
+        merged.setdefault(meanings[i], len(merged))
+    _column(digest, np.array([merged[m] for m in meanings] or [0], np.int64)[inverse.reshape(-1)])
+    if names:
+        digest.update(canonical_bytes([list(m) if isinstance(m, tuple) else m for m in merged]))
