@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import commcanary_lab.capture
     import commcanary_lab.samples
-    import commcanary_lab.views
+    import commcanary_lab.views  # noqa: F401  (submodules of the public API)
     from commcanary_lab.api import compile, open, read_canary, simulate, verify, write
     from commcanary_lab.canary.model import Canary
     from commcanary_lab.inspect import diff, iterations, ops, overlap_shares, stragglers
