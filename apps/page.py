@@ -52,6 +52,8 @@ class PageSpec:
         Computes everything that takes time; runs in a worker, knows no widgets.
     build : callable
         Makes the page from what `gather` returned; runs in the session.
+    quick : bool
+        True if `gather` takes no time for small artifacts.
     """
 
     name: str
@@ -59,6 +61,7 @@ class PageSpec:
     needs: str
     gather: Callable[[Workspace, Selection], Any]
     build: Callable[[Any, Session], Built]
+    quick: bool = True
 
 
 def stack(cards: Sequence[Any], **params: Any) -> Any:

@@ -85,6 +85,12 @@ def _warm() -> None:
     """Import what the first page needs, so that the first visitor does not wait for it."""
     for name in ("pandas", "holoviews.plotting.bokeh", "datashader", "commcanary_lab.verify.run"):
         importlib.import_module(name)
+    import datashader as ds
+    import pandas as pd
+
+    tiny = pd.DataFrame({"x": [0.0, 1.0], "y": [0, 0], "n": [1.0, 1.0], "op": pd.Categorical(["a", "b"])})
+    for counted in (ds.by("op", ds.count()), ds.sum("n")):  # compiled at the first call
+        ds.Canvas(plot_width=2, plot_height=1, x_range=(0, 1), y_range=(0, 1)).points(tiny, "x", "y", agg=counted)
 
 
 def _check_loopback(address: str) -> None:

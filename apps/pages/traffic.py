@@ -73,6 +73,7 @@ def build(data: Data, session: Session) -> Built:
     if per_node.value:
         top.object = head(f"{data.name} · {m.source}", answer(m, per_node.value), _figures(m, per_node.value)).object
     view.heatmap_card.margin = (0, GAP, 0, 0)
+    fill(view.heatmap_card)
     fill(view.links_card, flex="1 1 0px", **{"min-width": "0"})
     pair = pn.Row(view.heatmap_card, view.links_card, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
     notes = notes_html(m.notes, ())

@@ -76,12 +76,12 @@ class TrafficView:
         self.brush: Brush | None = None
         self._handles: list[dict[str, Any]] = []
         self._borders = ColumnDataSource({"at": node_borders(matrix, gpus_per_node)})
-        self._plot = pn.pane.HoloViews(None, linked_axes=False, margin=0, width=_FRAME + 150)
+        self._plot = pn.pane.HoloViews(None, linked_axes=False, margin=0, width=_FRAME + 150, height=_FRAME + 92)
         self._bars = pn.pane.HoloViews(None, linked_axes=False, margin=0, sizing_mode="stretch_width")
         self._table = links_table(links_frame(matrix, None))
         self._caption = html("", margin=0)
         self._title = html("")
-        self.heatmap_card = paper(self._title, self._plot, sizing_mode="fixed", width=_FRAME + 190)
+        self.heatmap_card = paper(self._title, self._plot, styles={"flex": f"0 0 {_FRAME + 190}px"})
         head = pn.Row(self._caption, download(lambda: links_csv(matrix, self.brush), "links.csv"), sizing_mode="stretch_width", margin=0)
         self.links_card = paper(head, self._table, sx={"minWidth": "280px"})
         self._bars_title = html("")

@@ -44,7 +44,7 @@ CSS = """
 .cl .b.model::before { background: transparent; } .cl .b.assumed::before { background: transparent; border-style: dashed; }
 .cl .chips { display: flex; flex-wrap: wrap; gap: 6px; }
 .cl .chip { display: inline-flex; border: 1px solid var(--d); border-radius: 8px; overflow: hidden; font-size: 12px; background: var(--p); }
-.cl .chip > span { padding: 3px 9px; } .cl .chip > span:first-child { color: var(--m); background: var(--s); }
+.cl .chip > span { padding: 3px 8px; } .cl .chip > span:first-child { color: var(--m); background: var(--s); }
 .cl .chip.ok > span:last-child { color: color-mix(in srgb, #2f9e62 80%, var(--t)); font-weight: 500;
   } .cl .chip.ok > span:last-child::before { content: '\\2713\\00a0'; }
 .cl .chip.bad { border-color: var(--e); } .cl .chip.bad > span:last-child { color: var(--e); font-weight: 700;

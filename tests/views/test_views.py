@@ -39,8 +39,14 @@ def gloo() -> Trace:
 
 
 def ring(ranks: int, group: str = "g", events: int = 1) -> Trace:
-    return Trace.build(events, op=Coded.constant(events, "all_reduce"), groups=(ProcessGroup(group, tuple(range(ranks))),),
-                       group=np.zeros(events, np.int32), size_bytes=np.full(events, 1 << 20), gap_ns=Column(np.full(events, 1000)))
+    return Trace.build(
+        events,
+        op=Coded.constant(events, "all_reduce"),
+        groups=(ProcessGroup(group, tuple(range(ranks))),),
+        group=np.zeros(events, np.int32),
+        size_bytes=np.full(events, 1 << 20),
+        gap_ns=Column(np.full(events, 1000)),
+    )
 
 
 def text_of(view: object) -> str:
@@ -64,9 +70,19 @@ def test_every_public_figure_renders_with_its_badges(gloo: Trace) -> None:
 
 
 def test_text_from_files_is_escaped() -> None:
-    trace = Trace.build(2, op=Coded.constant(2, NASTY), custom_op=np.ones(2, np.bool_), phase=Coded.constant(2, NASTY),
-                        groups=(ProcessGroup(NASTY, (0, 1)),), group=np.zeros(2, np.int32), size_bytes=np.array([8, 8]),
-                        gap_ns=Column(np.array([0, 5])), notes=(NASTY,), warnings=(NASTY,), source_format=NASTY)
+    trace = Trace.build(
+        2,
+        op=Coded.constant(2, NASTY),
+        custom_op=np.ones(2, np.bool_),
+        phase=Coded.constant(2, NASTY),
+        groups=(ProcessGroup(NASTY, (0, 1)),),
+        group=np.zeros(2, np.int32),
+        size_bytes=np.array([8, 8]),
+        gap_ns=Column(np.array([0, 5])),
+        notes=(NASTY,),
+        warnings=(NASTY,),
+        source_format=NASTY,
+    )
     canary = compile_trace(trace)
     pieces = [coverage_html(trace), notes_html(trace.notes, trace.warnings), program_html(canary), chips_html(verify_canary(trace, canary, assume={"skew_us": 0, "overlap_us": 0})),
               text_of(views.timeline(trace)), text_of(views.ops(ops(trace))), text_of(views.program(canary))]  # fmt: skip
@@ -82,7 +98,8 @@ def test_the_link_table_is_the_matrix(gloo: Trace) -> None:
     assert frame["share"].sum() == pytest.approx(1)
     brush = ((0, 0), (1, 3))
     inside = links_frame(m, brush)
-    assert set(inside["src"]) == {0} and set(inside["dst"]) == {1, 2, 3}
+    assert set(inside["src"]) == {0}
+    assert set(inside["dst"]) == {1, 2, 3}
     assert links_csv(m, brush).splitlines()[0] == "src,dst,bytes"
     assert len(links_csv(m, brush).splitlines()) == len(inside) + 1
 
@@ -115,18 +132,31 @@ def test_blocks_of_a_large_matrix_keep_the_sum() -> None:
 
 def test_lanes_are_process_groups_and_unknown_stays_unknown(gloo: Trace) -> None:
     d = lane_data(gloo)
-    assert len(d.lanes) == 7 and len(set(d.lanes)) == 7
+    assert len(d.lanes) == 7
+    assert len(set(d.lanes)) == 7
     assert np.all(np.diff(d.start_us) >= 0)
     bare = lane_data(ring(2, events=3))
-    assert np.isnan(bare.duration_us).all() and not np.isnan(bare.start_us).any()
-    assert lane_data(Trace.build(1, op=Coded.constant(1, "send"), groups=(ProcessGroup("g", (0, 1)),), group=np.zeros(1, np.int32),
-                                 size_bytes=np.array([1]))).ordered_only
+    assert np.isnan(bare.duration_us).all()
+    assert not np.isnan(bare.start_us).any()
+    assert lane_data(
+        Trace.build(
+            1, op=Coded.constant(1, "send"), groups=(ProcessGroup("g", (0, 1)),), group=np.zeros(1, np.int32), size_bytes=np.array([1])
+        )
+    ).ordered_only
 
 
 def test_a_timeline_draws_bars_where_durations_are_known_and_ticks_elsewhere() -> None:
-    trace = Trace.build(2, op=Coded.constant(2, "all_reduce"), groups=(ProcessGroup("g", (0, 1)),), group=np.zeros(2, np.int32),
-                        size_bytes=np.array([8, 8]), start_ns=Column(np.array([0, 10_000])), duration_ns=Ragged.from_rows([[4_000, 3_000], []]),
-                        arrival_ns=Ragged.from_rows([[0, 2_000], [0, 0]]), overlap_ns=Column(np.array([1_000, 0])))
+    trace = Trace.build(
+        2,
+        op=Coded.constant(2, "all_reduce"),
+        groups=(ProcessGroup("g", (0, 1)),),
+        group=np.zeros(2, np.int32),
+        size_bytes=np.array([8, 8]),
+        start_ns=Column(np.array([0, 10_000])),
+        duration_ns=Ragged.from_rows([[4_000, 3_000], []]),
+        arrival_ns=Ragged.from_rows([[0, 2_000], [0, 0]]),
+        overlap_ns=Column(np.array([1_000, 0])),
+    )
     lanes = Lanes(lane_data(trace))
     bars, starts, skew, overlap = (lanes._sources[n].data for n in ("bars", "starts", "skew", "overlap"))
     assert (bars["left"].tolist(), bars["right"].tolist()) == ([0.0], [4.0])
@@ -142,7 +172,8 @@ def test_a_long_timeline_opens_small_and_is_rasterised_when_all_of_it_is_in_view
     lanes.show(0.0, lanes.data.end_us)
     assert len(lanes._sources["starts"].data["left"]) == 0
     image = lanes._sources["density"].data["image"][0]
-    assert image.shape[0] == 9 and (image > 0).any()
+    assert image.shape[0] == 9
+    assert (image > 0).any()
     assert "density" in str(lanes.status.object)
 
 
@@ -154,7 +185,9 @@ def test_bounds_and_commitments_cover_the_canary(gloo: Trace) -> None:
     assert steps_frame(canary)["runs"].sum() == len(gloo)
     frame = commitments_frame(canary)
     assert (frame["covers"][0], frame["first"][0], frame["last"][0]) == ("root", 0, len(gloo) - 1)
-    assert len(frame) > 1 and (frame["first"] <= frame["last"]).all() and frame["sha256"].str.fullmatch("[0-9a-f]{64}").all()
+    assert len(frame) > 1
+    assert (frame["first"] <= frame["last"]).all()
+    assert frame["sha256"].str.fullmatch("[0-9a-f]{64}").all()
     exact = field_bounds(compile_trace(gloo))
     assert all(b.text == "exact" for b in exact)
 
@@ -162,15 +195,24 @@ def test_bounds_and_commitments_cover_the_canary(gloo: Trace) -> None:
 def test_a_huge_program_is_cut_and_counted() -> None:
     sizes = np.arange(1, 2001) * 8
     rng = np.random.default_rng(5)
-    trace = Trace.build(2000, op=Coded.constant(2000, "all_reduce"), groups=(ProcessGroup("g", (0, 1)),), group=np.zeros(2000, np.int32),
-                        size_bytes=rng.permutation(sizes), gap_ns=Column(np.full(2000, 1000)), overlap_ns=Column(np.zeros(2000, np.int64)))
+    trace = Trace.build(
+        2000,
+        op=Coded.constant(2000, "all_reduce"),
+        groups=(ProcessGroup("g", (0, 1)),),
+        group=np.zeros(2000, np.int32),
+        size_bytes=rng.permutation(sizes),
+        gap_ns=Column(np.full(2000, 1000)),
+        overlap_ns=Column(np.zeros(2000, np.int64)),
+    )
     text = program_html(compile_trace(trace))
-    assert "more items" in text and len(text) < 200_000
+    assert "more items" in text
+    assert len(text) < 200_000
 
 
 def test_statuses_are_separate_chips_and_red_is_for_failures(gloo: Trace) -> None:
     good = chips_html(verify_canary(gloo, compile_trace(gloo)))
-    assert good.count('class="chip ok"') == 7 and "bad" not in good
+    assert good.count('class="chip ok"') == 7
+    assert "bad" not in good
     bad = chips_html(verify_canary(gloo, compile_trace(gloo, records=1)))
     assert 'class="chip bad"' in bad
 
