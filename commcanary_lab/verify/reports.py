@@ -106,7 +106,7 @@ def verify_report(report: ReportFile | Mapping[str, Any], source: Canary | Trace
     >>> canary = lab.compile(lab.samples.adversarial())
     >>> report = lab.simulate(canary).to_json()
     >>> verify_report(report, canary)
-    ReportCheck(recomputed: 43 values)
+    ReportCheck(recomputed: 39 values)
     >>> report["metrics"]["p99_us"] = 200.0
     >>> verify_report(report, canary).first_difference
     Difference(path='metrics.p99_us', stated=200.0, recomputed=263.601)

@@ -1,0 +1,20 @@
+"""Review: two reports, or two measured traces, against a policy: a verdict with reasons, an exit code, and a page to read."""
+
+from commcanary_lab.review.compare import compare
+from commcanary_lab.review.comparison import Comparison, Evaluation, verify_comparison
+from commcanary_lab.review.html import html_report
+from commcanary_lab.review.measured import MeasuredComparison, MeasuredRow, compare_measured
+from commcanary_lab.review.policy import Policy, load_policy
+
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "MeasuredComparison",
+    "MeasuredRow",
+    "Policy",
+    "compare",
+    "compare_measured",
+    "html_report",
+    "load_policy",
+    "verify_comparison",
+]
