@@ -1,0 +1,270 @@
+"""Everything that the canaries of one trace share, computed once: structure, exact streams, commitments, and streams at each level.
+
+A *level* says how the timing of a step is kept: ``exact``, ``records=N`` (at most N intervals) or ``scale=X`` (errors of at most X times
+the default scale of each field). A canary of the search is one program form and one level per signature group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from commcanary_lab.canary.bounded import bound_streams
+from commcanary_lab.canary.codec import encode
+from commcanary_lab.canary.commit import Committer, locator
+from commcanary_lab.canary.compile import _clock_error, _exact_streams, _structure, compile_trace
+from commcanary_lab.canary.fields import split_trace
+from commcanary_lab.canary.grammar import Grammar
+from commcanary_lab.canary.model import Canary, SourceStatement, largest_errors
+from commcanary_lab.canary.streams import DEFAULT_SCALES, BoundedStream, ExactStream, StepStream
+from commcanary_lab.canonical import canonical_bytes
+from commcanary_lab.errors import UsageError
+from commcanary_lab.trace.measure import canonical_size
+from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.signatures import factorize
+
+__all__ = ["EXACT", "Plan", "Recipe", "level_of_records", "level_of_scale", "records_of_level"]
+
+EXACT = "exact"
+_COMMITMENT_BYTES = 67
+
+
+def level_of_records(records: int) -> str:
+    """Return the level with at most `records` intervals per step.
+
+    Examples
+    --------
+    >>> level_of_records(4), level_of_scale(2.5), records_of_level("records=4"), records_of_level("exact")
+    ('records=4', 'scale=2.5', 4, None)
+    """
+    return f"records={records}"
+
+
+def level_of_scale(factor: float) -> str:
+    """Return the level whose errors stay within `factor` times the default scales."""
+    return f"scale={factor:g}"
+
+
+def records_of_level(level: str) -> int | None:
+    """Return the record budget of a level, None for other kinds."""
+    return int(level.removeprefix("records=")) if level.startswith("records=") else None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a candidate is made.
+
+    Parameters
+    ----------
+    program : str
+        ``lossless`` (as `compile_trace` without limits), ``nested`` (loop nests, one step per loop position) or ``flat`` (one step per
+        distinct operation, no loops).
+    levels : tuple of str
+        One level for all signature groups, or one per group; empty for ``lossless``.
+    """
+
+    program: str
+    levels: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int | None:
+        """The record budget, where one holds for all steps."""
+        return records_of_level(self.levels[0]) if len(self.levels) == 1 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recipe as a JSON object."""
+        return {"program": self.program, "levels": list(self.levels)}
+
+    def __str__(self) -> str:
+        if self.program == "lossless":
+            return "lossless"
+        levels = self.levels[0] if len(self.levels) == 1 else f"{len(self.levels)} groups with their own levels"
+        return f"{self.program}, {levels}"
+
+
+class _Form:
+    """One program form: its steps, and their streams at every level asked for so far."""
+
+    def __init__(self, fields: Any, program: Grammar, step_of_event: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64]) -> None:
+        self.program, self.symbols = program, symbols
+        self.order = np.argsort(step_of_event, kind="stable")
+        self.bounds = np.concatenate([[0], np.cumsum(np.bincount(step_of_event, minlength=len(symbols)))])
+        self.exact = _exact_streams(fields, self.order, self.bounds, symbols)
+        self.group_of_step, first = factorize([symbols[:, 0]]) if len(symbols) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self.group_count = len(first)
+        self.levels: dict[str, tuple[StepStream, ...]] = {EXACT: tuple(self.exact)}
+
+
+class Plan:
+    """Compiles many canaries of one trace.
+
+    Parameters
+    ----------
+    trace : Trace
+        The source; not itself a reduced trace.
+    salt : bytes
+        Mixed into the commitments.
+
+    Raises
+    ------
+    UsageError
+        If the trace was derived from another one.
+
+    Examples
+    --------
+    >>> import commcanary_lab as lab
+    >>> trace = lab.samples.tp8_decode()
+    >>> plan = Plan(trace)
+    >>> plan.canary(Recipe("nested", ("records=2",))).identity == lab.compile(trace, records=2).identity
+    True
+    """
+
+    def __init__(self, trace: Trace, salt: bytes = b"") -> None:
+        if "derived_from" in trace.extra:
+            raise UsageError("the trace was itself reduced", remedy="search the trace that it was derived from")
+        self.trace, self.salt = trace, salt
+        self._forms: dict[str, _Form] = {}
+        self._canaries: dict[Recipe, Canary] = {}
+
+    @cached_property
+    def _fields(self) -> Any:
+        return split_trace(self.trace)
+
+    @cached_property
+    def _source(self) -> SourceStatement:
+        t = self.trace
+        return SourceStatement(
+            events=len(t),
+            start=0,
+            stop=len(t),
+            size_bytes=canonical_size(t),
+            root=Committer(t, self.salt).digest(0, len(t)),
+            locator=locator(t, self.salt),
+            salted=bool(self.salt),
+            format=t.source_format,
+            records_read=t.coverage.read,
+            records_used=t.coverage.used,
+        )
+
+    def _form(self, name: str) -> _Form:
+        if name not in self._forms:
+            if name == "nested":
+                self._forms[name] = _Form(self._fields, *_structure(self._fields, by_timing=True))
+            elif name == "flat":
+                self._forms[name] = _Form(self._fields, *_flat(self._fields))
+            else:
+                raise UsageError(f"no program form {name!r}", remedy="known: lossless, nested, flat")
+        return self._forms[name]
+
+    def same_program(self) -> bool:
+        """True when the nested program has no loop and one step per operation, so that the flat one is the same."""
+        nested, flat = self._form("nested"), self._form("flat")
+        return nested.program.rule_count == 1 and len(nested.symbols) == len(flat.symbols)
+
+    def group_count(self, program: str) -> int:
+        """Return how many signature groups a program form has."""
+        return self._form(program).group_count
+
+    def group_sizes(self, program: str, level: str) -> npt.NDArray[np.int64]:
+        """Return about how many bytes the timing of each signature group takes at a level, shape (groups,)."""
+        form = self._form(program)
+        sizes = [_stream_size(s) for s in self._streams(form, level)]
+        return np.bincount(form.group_of_step, weights=sizes, minlength=form.group_count).astype(np.int64)
+
+    def _streams(self, form: _Form, level: str) -> tuple[StepStream, ...]:
+        if level not in form.levels:
+            committer = Committer(self.trace.rows(form.order), self.salt)
+            if level.startswith("records="):
+                found = bound_streams(form.exact, committer, records_of_level(level), {})
+            else:
+                factor = float(level.removeprefix("scale="))
+                found = bound_streams(form.exact, committer, None, {n: v * factor for n, v in DEFAULT_SCALES.items()})
+            form.levels[level] = found
+        return form.levels[level]
+
+    def canary(self, recipe: Recipe) -> Canary:
+        """Compile a candidate; repeated recipes are answered from memory."""
+        if recipe not in self._canaries:
+            self._canaries[recipe] = self._compile(recipe)
+        return self._canaries[recipe]
+
+    def _compile(self, recipe: Recipe) -> Canary:
+        if recipe.program == "lossless":
+            return compile_trace(self.trace, salt=self.salt)
+        form = self._form(recipe.program)
+        if len(recipe.levels) == 1:
+            streams = self._streams(form, recipe.levels[0])
+        else:
+            if len(recipe.levels) != form.group_count:
+                raise UsageError(f"{len(recipe.levels)} levels for {form.group_count} signature groups", remedy="give one, or one each")
+            groups = form.group_of_step.tolist()
+            streams = tuple(self._streams(form, recipe.levels[g])[i] for i, g in enumerate(groups))
+        canary = self._assembled(form, streams)
+        if len(recipe.levels) == 1 and recipe.program == "nested" and recipe.levels[0] != EXACT:
+            # as compile does: exact timing where that is no larger
+            lossless = self.canary(Recipe("lossless"))
+            if lossless.size_bytes <= canary.size_bytes:
+                return lossless
+        return canary
+
+    def _assembled(self, form: _Form, streams: tuple[StepStream, ...]) -> Canary:
+        fields = self._fields
+        signature, pattern = form.symbols.T
+        errors: dict[str, float] = largest_errors(streams)
+        canary = Canary(
+            fields.signatures,
+            fields.patterns,
+            form.program,
+            signature,
+            pattern,
+            streams,
+            fields.splits,
+            fields.clock,
+            self._source,
+            errors,
+            self.trace.notes,
+        )
+        errors["clock_ns"] = _clock_error(self.trace, canary)
+        return canary
+
+    def group_names(self, program: str) -> tuple[str, ...]:
+        """Return each signature group in words."""
+        from commcanary_lab.canary.summary import step_text
+
+        form = self._form(program)
+        canary = self._assembled(form, tuple(form.exact))
+        firsts = [int(np.flatnonzero(form.group_of_step == g)[0]) for g in range(form.group_count)]
+        return tuple(step_text(canary, step) for step in firsts)
+
+
+def _flat(fields: Any) -> tuple[Grammar, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The program without loops: runs of equal operations, one step per distinct operation."""
+    codes, first = factorize([fields.signature, fields.pattern])
+    cuts = np.flatnonzero(np.diff(codes)) + 1
+    starts = np.concatenate([[0], cuts]) if len(codes) else np.zeros(0, np.int64)
+    counts = np.diff(np.append(starts, len(codes)))
+    program = Grammar(codes[starts].astype(np.int32), counts.astype(np.int64), np.array([0, len(starts)], np.int64))
+    return program, codes, np.stack([fields.signature[first], fields.pattern[first]], axis=1).reshape(-1, 2)
+
+
+def _stream_size(stream: StepStream) -> int:
+    """About the bytes of a stream in the canary file."""
+    columns: Sequence[npt.NDArray[Any]]
+    if isinstance(stream, ExactStream):
+        columns = [stream.gap_ns, *stream.scalars.values(), *stream.arrival_ns.T]
+        return sum(len(canonical_bytes(encode(np.ascontiguousarray(c)))) for c in columns)
+    columns = [*_bounded_columns(stream), *_values(stream.scalars), *_values(stream.exact), *_values(stream.errors)]
+    return sum(len(canonical_bytes(encode(c))) for c in columns) + _COMMITMENT_BYTES * len(stream.lengths)
+
+
+def _bounded_columns(s: BoundedStream) -> list[npt.NDArray[Any]]:
+    return [s.lengths, s.gap_ns, s.last_gap_ns, s.gap_sum_ns, s.arrival_ns.reshape(-1)]
+
+
+def _values(columns: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    return list(columns.values())
