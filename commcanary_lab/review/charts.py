@@ -167,8 +167,8 @@ def spans(rows: Sequence[Span], limit: float, title: str) -> str:
     """
     shown = rows[:MAX_ROWS]
     # one interval that is ten times as wide as the others must not flatten them: it leaves the frame, with an arrow
-    reach = sorted(abs(v) for r in shown for v in (r.low, r.high, r.value) if v is not None)
-    cap = max(2.5 * limit, 1.15 * reach[int(0.8 * (len(reach) - 1))] if reach else 0.0)
+    reach = sorted(abs(r.value) for r in shown)
+    cap = max(4 * limit, 3 * reach[int(0.8 * (len(reach) - 1))] if reach else 0.0)
     ends = [v for r in shown for v in (r.low, r.high, r.value) if v is not None and abs(v) <= cap]
     plot = _Plot(min([-limit * 1.2, *ends]), max([limit * 1.2, *ends]), len(shown), "change of the median (%), interval", title)
     left, right = plot.x(-limit), plot.x(limit)
@@ -177,7 +177,7 @@ def spans(rows: Sequence[Span], limit: float, title: str) -> str:
         y = plot.y(i)
         plot.label(i, r.label)
         if r.low is not None and r.high is not None:
-            a, b = plot.x(max(r.low, plot.low)), plot.x(min(r.high, plot.high))
+            a, b = (plot.x(min(max(v, plot.low), plot.high)) for v in (r.low, r.high))
             plot.out.append(f'<line class="span {r.verdict}" x1="{a}" y1="{y}" x2="{b}" y2="{y}"/>')
             for out, x, step in ((r.low < plot.low, a, 7), (r.high > plot.high, b, -7)):
                 if out:

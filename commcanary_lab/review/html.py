@@ -18,10 +18,9 @@ from commcanary_lab.units import format_us
 __all__ = ["html_report"]
 
 _WORDS = {"pass": "Pass", "warn": "Warning", "fail": "Fail", "inconclusive": "Inconclusive"}
-_LEGEND = (
-    '<p class="legend"><span class="key before"></span>baseline <span class="key after"></span>candidate '
-    '<span class="key failed"></span>outside the policy <span class="tickmark"></span>allowed</p>'
-)
+_SIDES = '<span class="key before"></span>baseline <span class="key after"></span>candidate'
+_LEGEND = f'<p class="legend">{_SIDES} <span class="key failed"></span>outside the policy <span class="tickmark"></span>allowed</p>'
+_CURVES = f'<p class="legend">{_SIDES}</p>'
 
 
 def html_report(comparison: Comparison | MeasuredComparison, *, names: tuple[str, str] = ("baseline", "candidate")) -> str:
@@ -72,7 +71,11 @@ def _figure(name: str, value: str, change: str, note: str, result: str) -> str:
 
 
 def _section(title: str, content: str, note: str = "") -> str:
-    return f'<section><h2>{escape(title)}</h2>{f"<p class=note>{escape(note)}</p>" if note else ""}{content}</section>'
+    return f"<section><h2>{escape(title)}</h2>{f'<p class=note>{escape(note)}</p>' if note else ''}{content}</section>"
+
+
+def _chart(svg: str) -> str:
+    return f'<div class="scroll">{svg}</div>'
 
 
 def _listing(sentences: Iterable[str]) -> str:
@@ -88,7 +91,7 @@ def _table(headers: Sequence[str], rows: Iterable[Sequence[object]], numeric: Se
         out.append("<tr>")
         for i, value in enumerate(row):
             text = "–" if value is None else f"{value:,.3f}" if isinstance(value, float) else str(value)
-            kind = "n" if i in numeric else f"result {text}" if text in _RESULTS else ""
+            kind = "n" if i in numeric else f"result {text}" if text in _RESULTS else "text" if len(text) > 28 else ""
             out.append(f'<td class="{kind}">{escape(text)}</td>')
         out.append("</tr>")
     return "".join([*out, "</tbody></table></div>"])
@@ -106,12 +109,12 @@ def _reports(c: Comparison, names: tuple[str, str]) -> str:
         _head(c.verdict, sentence, names, f"{events}. {failed} of {len(c.evaluations)} values fail."),
         f'<div class="figures">{"".join(_key_figure(overall[m]) for m in ("p99", "p95", "median"))}{_hidden_figure(c.evaluations)}</div>',
         _section("Why", _listing(c.reasons)),
-        _section("Exposed latency", _LEGEND + pairs(_quantiles(c), "exposed latency (us)", "Exposed latency before and after"),
+        _section("Exposed latency", _LEGEND + _chart(pairs(_quantiles(c), "exposed latency (us)", "Exposed latency before and after")),
                  "The mark is the largest value that the policy allows."),
     ]  # fmt: skip
     if c.base.exposed_us is not None and c.candidate.exposed_us is not None and len(c.base.exposed_us) and len(c.candidate.exposed_us):
         chart = cumulative(c.base.exposed_us, c.candidate.exposed_us, "exposed latency (us)", "Distribution of exposed latency")
-        parts.append(_section("Distribution", _LEGEND + chart, "Every event of every iteration; the dot is the median."))
+        parts.append(_section("Distribution", _CURVES + _chart(chart), "Every event of every iteration; the dot is the median."))
     for scope, title in (("phase", "By phase"), ("operation", "By operation")):
         found = c.where(scope)
         if found:
@@ -146,7 +149,7 @@ def _quantiles(c: Comparison) -> list[Pair]:
 def _breakdown(found: Sequence[Evaluation], policy: Policy) -> str:
     bars = [Bar(e.name or "", e.change, e.threshold_result) for e in found[:MAX_ROWS]]
     more = f'<p class="note">{len(found) - MAX_ROWS} more in the table below.</p>' if len(found) > MAX_ROWS else ""
-    return deltas(bars, policy.breakdown_threshold_pct, "Change of p99") + more
+    return _chart(deltas(bars, policy.breakdown_threshold_pct, "Change of p99")) + more
 
 
 def _localised(found: Sequence[Evaluation], scope: str) -> str:
@@ -187,9 +190,23 @@ def _described(r: ReportFile) -> dict[str, str]:
     }
 
 
-def _policy_table(policy: Policy) -> str:
-    rows = [[name.replace("_", " "), f"{value:g}"] for name, value in policy.to_json().items()]
-    return _section("Policy", _table(["threshold", "value"], rows, (1,)))
+def _policy_table(policy: Policy, *, measured: bool = False) -> str:
+    """The thresholds that the verdict used."""
+    scopes = [("p95", "overall"), ("median", "overall")] if measured else [("p99", "overall"), ("p95", "overall"), ("median", "overall")]
+    rows: list[list[object]] = []
+    for metric, scope in scopes:
+        pct, floor_us = policy.latency_limits(scope, metric)
+        rows.append([metric, f"{pct:g} %", f"and more than {floor_us:g} us"])
+    if measured:
+        drawn = f"{policy.measured_resamples:,} resamples, seed {policy.measured_seed}"
+        rows.append(["intervals", f"{policy.measured_confidence * 100:g} %", drawn])
+        rows.append(["inconclusive time", f"{policy.measured_inconclusive_pct:g} %", "more makes the comparison inconclusive"])
+    else:
+        rows.append(["hidden share", f"{policy.hidden_drop_threshold_points:g} points", "drop"])
+        rows.append(["each phase and operation", f"{policy.breakdown_threshold_pct:g} %",
+                     f"and more than {policy.breakdown_absolute_threshold_us:g} us, for median, p95 and p99"])  # fmt: skip
+        rows.append(["warning", f"{policy.warn_fraction * 100:g} %", "of a threshold"])
+    return _section("Policy", _table(["value", "allowed", ""], rows, (1,)))
 
 
 def _foot(text: str) -> str:
@@ -202,9 +219,10 @@ def _measured(m: MeasuredComparison, names: tuple[str, str]) -> str:
     confidence = f"{m.policy.measured_confidence * 100:g} % intervals"
     facts = f"{m.events_a:,} and {m.events_b:,} events, {m.origin}; latency of the longest rank, {confidence}."
     figures = "".join(
-        _figure(f"median: {v}", str(len(found)), f"{sum(r.share_pct for r in found):.1f} % of the measured time", "operations",
-                "fail" if v == "regression" and found else "pass")
-        for v, found in counts.items()
+        _figure(words, str(len(counts[v])), f"{sum(r.share_pct for r in counts[v]):.1f} %", "of the measured time",
+                "fail" if v == "regression" and counts[v] else "pass")
+        for v, words in (("regression", "medians regressed"), ("improvement", "medians improved"), ("unchanged", "medians unchanged"),
+                         ("inconclusive", "medians inconclusive"))
     )  # fmt: skip
     parts = [_head(m.verdict, m.headline.partition(": ")[2], names, facts), f'<div class="figures">{figures}</div>']
     parts.append(_section("Why", _listing(m.reasons)))
@@ -212,12 +230,13 @@ def _measured(m: MeasuredComparison, names: tuple[str, str]) -> str:
     if drawn:
         note = "Within the band nothing counts. The operations with the largest share of the measured time come first."
         more = f'<p class="note">{len(drawn) - MAX_ROWS} more in the table below.</p>' if len(drawn) > MAX_ROWS else ""
-        parts.append(_section("Change per operation", spans(drawn, m.policy.median_threshold_pct, "Change of the median") + more, note))
+        chart = spans(drawn, m.policy.median_threshold_pct, "Change of the median")
+        parts.append(_section("Change per operation", _chart(chart) + more, note))
     worst = next((x for v in ("regression", "inconclusive", "improvement", "unchanged") for x in medians if x[0].verdict == v), None)
     if worst is not None:
         chart = cumulative(*worst[1], "measured latency (us)", "Distribution of measured latency")
-        parts.append(_section(f"Distribution of {worst[0].label}", _LEGEND + chart, worst[0].reason))
-    parts += [_measured_table(m), _policy_table(m.policy)]
+        parts.append(_section(f"Distribution of {worst[0].label}", _CURVES + _chart(chart), worst[0].reason))
+    parts += [_measured_table(m), _policy_table(m.policy, measured=True)]
     if m.notes:
         parts.append(_section("Notes", _listing(m.notes)))
     return "".join(parts) + _foot("commcanary-lab verify-comparison recomputes every number on this page from the two traces.")

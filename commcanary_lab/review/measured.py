@@ -127,9 +127,14 @@ class MeasuredComparison:
 
     @property
     def headline(self) -> str:
-        """The verdict and how many operations got which."""
-        counts = {v: sum(r.verdict == v for r in self.rows) for v in ("regression", "improvement", "unchanged", "inconclusive")}
-        return f"{self.verdict}: {', '.join(f'{n} {v}' for v, n in counts.items() if n) or 'nothing to compare'}"
+        """The verdict, and how many operations got which judgement on each quantile."""
+        words = {"regression": "regressed", "improvement": "improved", "unchanged": "unchanged", "inconclusive": "inconclusive"}
+        parts = []
+        for metric, _, _ in QUANTILES:
+            counts = {w: sum(r.verdict == v and r.metric == metric for r in self.rows) for v, w in words.items()}
+            listed = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
+            parts += [f"{metric} {listed}"] if listed else []
+        return f"{self.verdict}: {'; '.join(parts) or 'nothing to compare'}"
 
     def __repr__(self) -> str:
         return f"MeasuredComparison({self.headline})"
@@ -327,7 +332,8 @@ def _verdict(rows: Sequence[MeasuredRow], unmeasured: Sequence[str], policy: Pol
     open_rows = [r for r in rows if r.verdict == "inconclusive" and r.metric == "median"]
     open_share = sum(r.share_pct for r in open_rows)
     if open_rows:
-        reasons.append(f"{len(open_rows)} operations with {open_share:.1f} % of the measured time are inconclusive.")
+        what = "operation" if len(open_rows) == 1 else "operations"
+        reasons.append(f"The median of {len(open_rows)} {what} with {open_share:.1f} % of the measured time is inconclusive.")
     reasons += [f"{text}." for text in unmeasured]
     if not rows:
         return "inconclusive", tuple(["No operation was measured in both traces.", *reasons])

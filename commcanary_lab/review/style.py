@@ -34,7 +34,7 @@ p{margin:0}
 .figure.fail .change{color:var(--fail)}.figure.warn .change{color:var(--warn)}
 section{padding:16px 20px;margin:0 0 14px}
 ul{margin:6px 0 0;padding-left:20px}li{margin:3px 0;overflow-wrap:anywhere}
-svg{display:block;width:100%;height:auto;margin-top:4px;font-family:inherit}
+svg{display:block;width:100%;min-width:620px;height:auto;margin-top:4px;font-family:inherit}
 svg text{fill:var(--text);font-size:12px}
 svg .tick,svg .unit{fill:var(--soft);font-size:11.5px}
 svg .label{font-size:12.5px}
@@ -58,13 +58,15 @@ svg .span.regression{stroke:var(--fail)}svg .dot.regression,svg .arrow.regressio
 .scroll{overflow-x:auto;margin-top:6px}
 table{border-collapse:collapse;width:100%;font-size:13px}
 th{font-weight:600;text-align:left;color:var(--soft);white-space:nowrap}
-th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+th,td{padding:5px 14px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
+td.text{min-width:210px;overflow-wrap:anywhere}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .result.fail,.result.regression{color:var(--fail);font-weight:600}
 .result.warn,.result.inconclusive{color:var(--warn);font-weight:600}
 tr:last-child td{border-bottom:0}
 footer{font-size:12.5px;margin-top:18px}
 @media (max-width:640px){main{padding:20px 12px}h1{font-size:19px}section{padding:14px}}
-@media print{@page{margin:14mm}body{background:none}main{max-width:none;padding:0}section,.figure{break-inside:avoid}
+@media print{@page{margin:14mm}svg{min-width:0}.scroll{overflow:visible}body{background:none}
+main{max-width:none;padding:0}section,.figure{break-inside:avoid}
 section:has(table){break-inside:auto}tr{break-inside:avoid}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """.strip()
