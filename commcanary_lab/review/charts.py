@@ -128,7 +128,7 @@ def pairs(rows: Sequence[Pair], unit: str, title: str) -> str:
             x = plot.x(r.limit)
             plot.out.append(f'<line class="limit" x1="{x}" y1="{y - 9}" x2="{x}" y2="{y + 9}"/>')
         plot.out.append(f'<circle class="before" cx="{a}" cy="{y}" r="5"/><circle class="after {r.result}" cx="{b}" cy="{y}" r="5"/>')
-        plot.text(_WIDTH - 4, y + 4, f"{_number(r.before)} → {_number(r.after)}", "value", "end")
+        plot.text(_WIDTH - 4, y + 4, f"{_value(r.before)} → {_value(r.after)}", "value", "end")
     return plot.svg()
 
 
@@ -233,7 +233,11 @@ def _steps(plot: _Plot, values: FloatArray, low: float, high: float) -> str:
 
 
 def _number(value: float) -> str:
-    if value == 0:
-        return "0"
+    """A tick."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def _value(value: float) -> str:
+    """A value beside a row: three or four digits."""
     size = abs(value)
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.4g}" if size >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"

@@ -14,8 +14,12 @@ from commcanary_lab.trace.model import Trace
 
 __all__ = ["Difference", "ReportCheck", "check_document", "verify_report"]
 
-#: Stands for a value that one of the two documents does not have.
-ABSENT = "(absent)"
+
+class _Absent:
+    """Stands for a value that one of the two documents does not have; equal to no text that a document may hold."""
+
+
+_ABSENT = _Absent()
 
 #: What no recomputation can decide, because nothing follows from it.
 _LABELS = {
@@ -152,19 +156,23 @@ def check_document(stated: Any, recomputed: Any, labels: Mapping[str, str] | Non
             present[path] = labels[path]
         if type(a) is not type(b) or repr(a) != repr(b):  # by text, so that -0.0 is not 0.0
             differences += 1
-            first = first or Difference(path, a, b)
+            first = first or Difference(path, _shown(a), _shown(b))
     return ReportCheck("mismatch" if differences else "recomputed", first, leaves, differences, present)
 
 
 def _leaves(a: Any, b: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*b, *(k for k in a if k not in b)]:
-            yield from _leaves(a.get(key, ABSENT), b.get(key, ABSENT), f"{path}.{key}" if path else str(key))
+            yield from _leaves(a.get(key, _ABSENT), b.get(key, _ABSENT), f"{path}.{key}" if path else str(key))
     elif isinstance(a, list) and isinstance(b, list):
         for i in range(max(len(a), len(b))):
-            yield from _leaves(a[i] if i < len(a) else ABSENT, b[i] if i < len(b) else ABSENT, f"{path}[{i}]")
+            yield from _leaves(a[i] if i < len(a) else _ABSENT, b[i] if i < len(b) else _ABSENT, f"{path}[{i}]")
     else:
         yield path, a, b
+
+
+def _shown(value: Any) -> Any:
+    return "(absent)" if value is _ABSENT else value
 
 
 def _text(value: Any) -> str:
