@@ -191,6 +191,8 @@ def verify_derived(
         raise UsageError("the canary was not derived from kept events", remedy="use verify_canary")
     if canary.source.salted and not salt:
         raise RefusedError("the canary's commitments are salted", remedy="give the owner's salt with --salt-file")
+    if salt and not canary.source.salted:
+        raise RefusedError("the canary's commitments are unsalted: it was not made with a salt", remedy="leave the salt out")
     checks = [
         Check("coverage", "source events", len(trace) == canary.source.events, len(trace), canary.source.events),
         Check("coverage", "events stood for", False, len(trace), canary.event_count),
@@ -237,6 +239,9 @@ def _kept_rows(trace: Trace, canary: Canary, stated: DerivedFrom, salt: bytes) -
     except UsageError as e:
         return [Check("commitments", "kept events", False, len(trace), str(e)), *checks]
     source = canary.source
+    checks.append(Check("bounds", "events of the reduced trace", len(part) == source.events, len(part), source.events))
+    checks.append(Check("bounds", "source format", part.source_format == source.format, part.source_format, source.format))
+    checks.append(Check("bounds", "notes", part.notes == canary.notes, "; ".join(part.notes), "; ".join(canary.notes)))
     if (source.start, source.stop) != (0, len(part)):
         part = part.take(slice(source.start, source.stop))
     return checks + commitment_checks(part, canary, salt) + bounds_checks(part, canary)

@@ -1,0 +1,144 @@
+"""A minimised result made ready for comparison: its canary, what it kept of the source, and its verification against the whole source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from commcanary_lab.canary.compile import compile_trace
+from commcanary_lab.canary.model import Canary
+from commcanary_lab.errors import UsageError
+from commcanary_lab.minimize.baselines import Baseline
+from commcanary_lab.minimize.ddmin import Reduction
+from commcanary_lab.minimize.search import Search
+from commcanary_lab.minimize.worst import smallest_tail_recall, worst_error
+from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
+from commcanary_lab.simulate.models import CostModel
+from commcanary_lab.simulate.prepare import prepare
+from commcanary_lab.simulate.report import Report, simulate_prepared
+from commcanary_lab.trace.model import Trace
+from commcanary_lab.verify.derived import derived_from, verify_derived
+from commcanary_lab.verify.model import Tolerances, Verification
+from commcanary_lab.verify.run import verify_canary
+
+__all__ = ["Minimised", "Setting", "Side", "make_side"]
+
+#: What can be compared: a canary, a (reduced) trace, or the result of a minimiser.
+Minimised = Canary | Trace | Reduction | Search | Baseline
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """On what, and how closely, results are compared; fields as in `verify.run.verify_canary`."""
+
+    backends: tuple[Backend, ...] = DEFAULT_BACKENDS
+    tolerances: Tolerances = field(default_factory=Tolerances)
+    assume: Mapping[str, float] = field(default_factory=dict)
+    model: str | CostModel = "commcanary-v4"
+    salt: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        backends: Sequence[Backend],
+        tolerances: Tolerances | None,
+        assume: Mapping[str, float] | None,
+        model: str | CostModel,
+        salt: bytes,
+    ) -> Setting:
+        """Fill in the defaults."""
+        return cls(tuple(backends), tolerances or Tolerances(), dict(assume or {}), model, salt)
+
+    def reports(self, trace: Trace) -> tuple[Report, ...]:
+        """Simulate a trace on every backend."""
+        prepared = prepare(trace, self.assume)
+        return tuple(simulate_prepared(prepared, b, model=self.model) for b in self.backends)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of the results that are compared.
+
+    Attributes
+    ----------
+    label : str
+        Its name.
+    canary : Canary
+        Its canary.
+    kept : ndarray of int64, shape (events,)
+        Source index of each event of the canary.
+    verification : Verification
+        Against the whole source.
+    setting : Setting
+        On what it was compared.
+    """
+
+    label: str
+    canary: Canary
+    kept: IntArray
+    verification: Verification
+    setting: Setting
+
+    @cached_property
+    def reports(self) -> tuple[Report, ...]:
+        """Simulations of the canary, one per backend."""
+        return self.setting.reports(self.canary.trace)
+
+    @property
+    def worst_error(self) -> float:
+        """Largest difference over its tolerance, over ranking and behaviour checks."""
+        return worst_error(self.verification.checks, self.setting.tolerances)
+
+    @property
+    def tail_recall(self) -> float | None:
+        """Smallest tail recall over quantiles and backends."""
+        return smallest_tail_recall(self.verification.checks)
+
+
+def make_side(result: Minimised, source: Trace, label: str, setting: Setting) -> Side:
+    """Compile a result where it is no canary yet, and verify it against the source.
+
+    Raises
+    ------
+    UsageError
+        If a search has no canary.
+    """
+    canary = _canary(result, setting)
+    stated = derived_from(canary)
+    options = {
+        "backends": setting.backends,
+        "tolerances": setting.tolerances,
+        "assume": setting.assume,
+        "model": setting.model,
+        "salt": setting.salt if canary.source.salted else b"",
+    }
+    if stated is None:
+        kept = np.arange(canary.source.start, canary.source.stop)
+        found = result.verification if isinstance(result, Search) else None
+        check = found if found is not None and _same(found, setting) else verify_canary(source, canary, **options)  # type: ignore[arg-type]
+    else:
+        kept = stated.kept[canary.source.start : canary.source.stop]
+        check = verify_derived(source, canary, **options)  # type: ignore[arg-type]
+    return Side(label, canary, kept, check, setting)
+
+
+def _same(found: Verification, setting: Setting) -> bool:
+    labels = tuple(b.label for b in setting.backends)
+    return (found.backends, found.tolerances, setting.backends) == (labels, setting.tolerances, DEFAULT_BACKENDS)
+
+
+def _canary(result: Minimised, setting: Setting) -> Canary:
+    if isinstance(result, Canary):
+        return result
+    if isinstance(result, Search):
+        if result.canary is None:
+            raise UsageError("the search found no canary", remedy="let it finish")
+        return result.canary
+    trace = result if isinstance(result, Trace) else result.trace
+    return compile_trace(trace, salt=setting.salt, derived_from=trace.extra.get("derived_from"))
