@@ -16,7 +16,9 @@ from tests.browser.conftest import Server
 
 #: Colours on the largest canvas of the page; a blank one has at most one.
 _COLORS = """() => {
-  const all = []; const walk = (r) => { for (const e of r.querySelectorAll('*')) { if (e.tagName === 'CANVAS') all.push(e); if (e.shadowRoot) walk(e.shadowRoot) } };
+  const all = [];
+  const walk = (r) => { for (const e of r.querySelectorAll('*')) { if (e.tagName === 'CANVAS') all.push(e);
+    if (e.shadowRoot) walk(e.shadowRoot) } };
   walk(document);
   const visible = all.filter((c) => c.width * c.height > 0 && c.getClientRects().length);
   if (!visible.length) return 0;
@@ -37,6 +39,18 @@ _FRAME = """() => {
 
 def query_of(page: Any) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
+
+
+def frame_of(page: Any) -> dict[str, float]:
+    """The frame of the heatmap, once the layout has come to rest."""
+    before = None
+    for _ in range(60):
+        now = page.evaluate(_FRAME)
+        if now is not None and now == before:
+            return now
+        before = now
+        page.wait_for_timeout(250)
+    raise AssertionError("the heatmap does not come to rest")
 
 
 def wait_for_colors(page: Any, least: int) -> None:
@@ -75,7 +89,7 @@ def test_heatmap_brush_fills_the_link_table(open_page: Any) -> None:
     wait_for_colors(page, 5)
     table = page.locator(".tabulator-row")
     expect(table).to_have_count(12)
-    frame = page.evaluate(_FRAME)
+    frame = frame_of(page)
     x, y, side = frame["x"], frame["y"], frame["width"] / 4
     page.mouse.move(x + 0.2 * side, y + 0.2 * side)  # row 0, columns 0 to 2
     page.mouse.down()
@@ -95,7 +109,7 @@ def test_heatmap_brush_fills_the_link_table(open_page: Any) -> None:
 def test_hover_says_the_bytes_in_words(open_page: Any) -> None:
     page = open_page("page=traffic&trace=gloo4.json")
     wait_for_colors(page, 5)
-    frame = page.evaluate(_FRAME)
+    frame = frame_of(page)
     page.mouse.move(frame["x"] + 1.4 * frame["width"] / 4, frame["y"] + 0.4 * frame["height"] / 4)
     page.mouse.move(frame["x"] + 1.5 * frame["width"] / 4, frame["y"] + 0.5 * frame["height"] / 4)
     tip = page.locator(".bk-Tooltip:visible").first
@@ -197,10 +211,11 @@ def test_dark_mode_themes_page_and_plots(open_page: Any) -> None:
 
     def corner() -> list[int]:
         """A pixel of the heatmap's border, and the card behind it."""
-        frame = page.evaluate(_FRAME)
+        frame = frame_of(page)
         shot = page.screenshot(clip={"x": frame["x"] - 6, "y": frame["y"] + frame["height"] + 3, "width": 1, "height": 1})
         return page.evaluate(
-            """async (b) => { const i = new Image(); i.src = 'data:image/png;base64,' + b; await i.decode(); const c = new OffscreenCanvas(1, 1).getContext('2d');
+            """async (b) => { const i = new Image(); i.src = 'data:image/png;base64,' + b; await i.decode();
+               const c = new OffscreenCanvas(1, 1).getContext('2d');
                c.drawImage(i, 0, 0); return [...c.getImageData(0, 0, 1, 1).data] }""",
             __import__("base64").b64encode(shot).decode(),
         )
@@ -263,7 +278,9 @@ def test_other_sites_cannot_open_a_websocket(server: Server, origin: str | None,
     page = connection.getresponse().read().decode()
     token = re.search(r'"token":"([^"]+)"', page)
     assert token is not None
-    headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13",
-               "Sec-WebSocket-Protocol": f"bokeh, {token.group(1)}", "Origin": origin or f"http://{parts.hostname}:{parts.port}"}  # fmt: skip
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade",
+               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Protocol": f"bokeh, {token.group(1)}",
+               "Origin": origin or f"http://{parts.hostname}:{parts.port}"}  # fmt: skip
     connection.request("GET", "/workbench/ws", headers=headers)
     assert connection.getresponse().status == status

@@ -84,7 +84,8 @@ def test_text_from_files_is_escaped() -> None:
         source_format=NASTY,
     )
     canary = compile_trace(trace)
-    pieces = [coverage_html(trace), notes_html(trace.notes, trace.warnings), program_html(canary), chips_html(verify_canary(trace, canary, assume={"skew_us": 0, "overlap_us": 0})),
+    check = verify_canary(trace, canary, assume={"skew_us": 0, "overlap_us": 0})
+    pieces = [coverage_html(trace), notes_html(trace.notes, trace.warnings), program_html(canary), chips_html(check),
               text_of(views.timeline(trace)), text_of(views.ops(ops(trace))), text_of(views.program(canary))]  # fmt: skip
     for piece in pieces:
         assert "<img" not in piece
