@@ -120,10 +120,10 @@ def _figures(trace: Trace, table: OperationTable, span: int | None) -> list[Figu
     out = [
         Figure("Events", f"{len(trace):,}", coverage_text(trace.coverage)),
         Figure("Payload", format_bytes(payload), "B summed over events"),
-        Figure("Span", "unknown" if span is None else format_ns(span), "measured" if span is not None else "the source has no times"),
+        Figure("Span", "unknown" if span is None else format_ns(span), trace.origin if span is not None else "the source has no times"),
     ]
     if table.measured:
-        out.append(Figure("Communication", format_us(table.communication_us), "measured, over reporting ranks"))
+        out.append(Figure("Communication", format_us(table.communication_us), f"{table.origin}, over reporting ranks"))
     else:
         out.append(Figure("Communication", "unknown", "no measured durations"))
     if len(known):
@@ -136,7 +136,7 @@ def _figures(trace: Trace, table: OperationTable, span: int | None) -> list[Figu
 
 
 def _skew_origin(trace: Trace) -> str:
-    return "assumed clocks" if any("arrival skew is an estimate" in n for n in trace.notes) else "measured"
+    return "assumed clocks" if any("arrival skew is an estimate" in n for n in trace.notes) else trace.origin
 
 
 PAGE = PageSpec("overview", "Overview", "", gather, build)

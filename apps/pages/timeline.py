@@ -62,7 +62,7 @@ def build(data: Data, session: Session) -> Built:
     title = title_html(
         "Collectives in time" if not data.lanes.ordered_only else "Collectives in order (the source has no times)",
         lanes.subtitle,
-        "measured",
+        data.trace.origin,
         coverage_text(data.trace.coverage),
     )
     card = paper(html(title + legend_html(data.lanes)), lanes.status, lanes.pane)
@@ -156,11 +156,13 @@ def _answer(data: Data) -> str:
 def _figures(data: Data) -> list[Figure]:
     d = data.lanes
     skew, timed = d.skew_us[np.isfinite(d.skew_us)], d.duration_us[np.isfinite(d.duration_us)]
-    origin = data.late.origin if isinstance(data.late, StragglerTable) else "measured"
+    origin = data.late.origin if isinstance(data.late, StragglerTable) else data.trace.origin
     out = [
         Figure("Events", f"{len(d):,}", f"in {len(d.lanes):,} process group{'s' * (len(d.lanes) != 1)}"),
         Figure(
-            "Span", "unknown" if d.ordered_only else format_us(d.end_us), "measured" if not d.ordered_only else "the source has no times"
+            "Span",
+            "unknown" if d.ordered_only else format_us(d.end_us),
+            data.trace.origin if not d.ordered_only else "the source has no times",
         ),
         Figure(
             "Skew p95",
@@ -170,7 +172,7 @@ def _figures(data: Data) -> list[Figure]:
         Figure(
             "Duration p95",
             format_us(float(np.quantile(timed, 0.95))) if len(timed) else "unknown",
-            f"measured, {len(timed):,} events" if len(timed) else "not measured",
+            f"{data.trace.origin}, {len(timed):,} events" if len(timed) else "not measured",
         ),
     ]
     if data.iterations is not None and data.iterations.period > 1:

@@ -44,7 +44,7 @@ def timeline(trace: Trace) -> Any:
     title = title_html(
         "Collectives in time" if not data.ordered_only else "Collectives in order (the source has no times)",
         lanes.subtitle,
-        "measured",
+        trace.origin,
         coverage_text(trace.coverage),
     )
     return paper(html(title + legend_html(data)), lanes.status, lanes.pane)

@@ -40,7 +40,7 @@ CSS = """
 .cl .b::before { content: ''; width: 7px; height: 7px; border-radius: 50%; margin-right: 6px; background: var(--c, transparent);
   border: 1.5px solid var(--c, transparent); }
 .cl .b.plain::before { display: none; }
-.cl .b.measured { --c: #2f9e62; } .cl .b.model { --c: #4477aa; } .cl .b.assumed { --c: #d3ae2c; }
+.cl .b.measured { --c: #2f9e62; } .cl .b.model { --c: #4477aa; } .cl .b.assumed { --c: #d3ae2c; } .cl .b.synthetic { --c: #aa3377; }
 .cl .b.model::before { background: transparent; } .cl .b.assumed::before { background: transparent; border-style: dashed; }
 .cl .chips { display: flex; flex-wrap: wrap; gap: 6px; }
 .cl .chip { display: inline-flex; border: 1px solid var(--d); border-radius: 8px; overflow: hidden; font-size: 12px; background: var(--p); }
@@ -83,7 +83,7 @@ class Figure:
     value : str
         Formatted, with its unit after a space.
     origin : str
-        Where it comes from: measured, model, assumed, or a few words.
+        Where it comes from: measured, synthetic, model, assumed, or a few words.
     """
 
     label: str
