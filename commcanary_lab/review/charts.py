@@ -59,11 +59,12 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     >>> nice_ticks(0, 152.7), nice_ticks(-3, 17)
     ([0.0, 50.0, 100.0, 150.0, 200.0], [-5.0, 0.0, 5.0, 10.0, 15.0, 20.0])
     """
-    span = max(high - low, 1e-9)
+    span = max(high - low, 1e-3)  # values have 3 decimals
     raw = span / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 5, 10) if raw <= m * power * 1.0001)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    last = max(last, first + 1)
     return [round(k * step, 9) + 0.0 for k in range(first, last + 1)]
 
 

@@ -58,7 +58,7 @@ def compare(
         )  # fmt: skip
     evaluations = evaluate(a, b, policy)
     verdict = worst((*(e.threshold_result for e in evaluations), *(["warn"] if differences else [])))
-    return Comparison(verdict, _reasons(evaluations, differences), evaluations, policy, differences, allow_incompatible, a, b)
+    return Comparison(verdict, _reasons(evaluations, differences), evaluations, policy, differences, bool(differences), a, b)
 
 
 def _incompatibilities(a: ReportFile, b: ReportFile) -> tuple[Incompatibility, ...]:

@@ -52,7 +52,7 @@ class Comparison:
     incompatibilities : tuple of Incompatibility
         In what the reports differ that they should share; empty unless the caller allowed it.
     allow_incompatible : bool
-        Whether incompatible reports were to be compared.
+        True where incompatible reports were compared because that was allowed.
     base, candidate : ReportFile
         Both reports.
     """
@@ -108,7 +108,8 @@ class Comparison:
             "reasons": list(self.reasons),
             "deltas": self.deltas,
             "evaluations": [e.to_json() for e in self.evaluations],
-            "thresholds": self.policy.to_json(),
+            "thresholds": self.policy.to_json("reports"),
+            "policy_sha256": self.policy.sha256("reports"),
             "compatibility": {
                 "compatible": not self.incompatibilities,
                 "allowed": self.allow_incompatible,

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import InputError, UsageError
 
 __all__ = ["Policy", "load_policy"]
@@ -100,11 +101,24 @@ class Policy:
             return self.breakdown_threshold_pct, self.breakdown_absolute_threshold_us
         return getattr(self, f"{metric}_threshold_pct"), getattr(self, f"{metric}_absolute_threshold_us")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return every threshold by name."""
-        return asdict(self)
+    def to_json(self, kind: str | None = None) -> dict[str, Any]:
+        """Return every threshold by name; with `kind` (``reports`` or ``measured``) only those that such a comparison uses.
+
+        Examples
+        --------
+        >>> "warn_fraction" in Policy().to_json("measured"), "measured_seed" in Policy().to_json("reports")
+        (False, False)
+        """
+        names = _USED.get(kind or "", ())
+        return {k: v for k, v in asdict(self).items() if not names or k.startswith(names)}
+
+    def sha256(self, kind: str) -> str:
+        """Return the SHA-256 of the thresholds that a kind of comparison uses; a comparison states it."""
+        return sha256_hex(canonical_bytes(self.to_json(kind)))
 
 
+#: Beginnings of the names that a kind of comparison uses.
+_USED = {"reports": ("p99_", "p95_", "median_", "hidden_", "breakdown_", "warn_"), "measured": ("p95_", "median_", "measured_")}
 _WHOLE = {"measured_resamples", "measured_seed"}
 _BOUNDS: dict[str, tuple[float, float]] = {
     "warn_fraction": (0, 1),

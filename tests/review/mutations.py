@@ -14,7 +14,7 @@ def changed(value: Any) -> list[Any]:
     if isinstance(value, int):
         return [value + 1]
     if isinstance(value, float):
-        return [round(value + 0.001, 6), value * 0.5 + 0.25]
+        return [round(value + 0.001, 6), value * 0.5 + 0.2501]
     if isinstance(value, str):
         # a digit of a hash, a letter of a name
         last = {"0": "1"}.get(value[-1:], "0") if len(value) == 64 else "x"
