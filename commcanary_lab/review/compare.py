@@ -1,45 +1,67 @@
-"""Compare two reports under a policy."""
+"""Compare two reports, or two measured traces, under a policy."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import overload
 
-from commcanary_lab.errors import Problem, RefusedError
+from commcanary_lab.errors import Problem, RefusedError, UsageError
 from commcanary_lab.review.comparison import Comparison, Incompatibility, percent, worst
 from commcanary_lab.review.evaluate import Evaluation, evaluate
-from commcanary_lab.review.policy import Policy
+from commcanary_lab.review.measured import MeasuredComparison, compare_measured
+from commcanary_lab.review.policy import Policy, load_policy
 from commcanary_lab.simulate.report import Report
 from commcanary_lab.simulate.report_file import ReportFile
+from commcanary_lab.trace.model import Trace
 
 __all__ = ["compare"]
 
+_Policy = Policy | str | os.PathLike[str] | None
+
+
+@overload
+def compare(
+    base: Report | ReportFile, candidate: Report | ReportFile, policy: _Policy = None, *, allow_incompatible: bool = False
+) -> Comparison: ...
+
+
+@overload
+def compare(base: Trace, candidate: Trace, policy: _Policy = None) -> MeasuredComparison: ...
+
 
 def compare(
-    base: Report | ReportFile, candidate: Report | ReportFile, policy: Policy | None = None, *, allow_incompatible: bool = False
-) -> Comparison:
-    """Compare two reports: what changed, where, and whether the policy allows it.
+    base: Report | ReportFile | Trace,
+    candidate: Report | ReportFile | Trace,
+    policy: _Policy = None,
+    *,
+    allow_incompatible: bool = False,
+) -> Comparison | MeasuredComparison:
+    """Compare two reports, or two measured traces: what changed, where, and whether the policy allows it.
 
-    The backends may differ in everything that describes hardware and software (bandwidth, latency floor, compute pressure, overlap
-    efficiency). Workload, cost model, ablations, assumptions, iterations and seed must be the same.
+    The backends of two reports may differ in everything that describes hardware and software (bandwidth, latency floor, compute
+    pressure, overlap efficiency). Workload, cost model, ablations, assumptions, iterations and seed must be the same.
 
     Parameters
     ----------
-    base, candidate : Report or ReportFile
-        Before and after.
-    policy : Policy, optional
-        The thresholds.
+    base, candidate : Report, ReportFile or Trace
+        Before and after; two measured traces are compared by `compare_measured`.
+    policy : Policy or path, optional
+        The thresholds, or a TOML file with them.
     allow_incompatible : bool
         Compare reports of different workloads or protocols; recorded, and the verdict is at least ``warn``.
 
     Returns
     -------
-    Comparison
+    Comparison or MeasuredComparison
 
     Raises
     ------
     RefusedError
-        If the reports are incompatible.
+        If the reports are incompatible, or a trace has no measured latency.
+    UsageError
+        If one is a report and the other a trace.
 
     Examples
     --------
@@ -47,15 +69,22 @@ def compare(
     >>> trace = lab.samples.adversarial()
     >>> compare(lab.simulate(trace), lab.simulate(trace, "high_bandwidth"))
     Comparison(fail: p99 +18.3 %, p95 +19.9 %, median +19.6 %, decode p99 +18.3 %)
+    >>> compare(lab.samples.gloo4(), lab.samples.gloo4())
+    MeasuredComparison(pass: median 18 unchanged; p95 18 unchanged)
     """
-    a, b = ReportFile.of(base), ReportFile.of(candidate)
-    policy = policy or Policy()
+    thresholds = Policy() if policy is None else policy if isinstance(policy, Policy) else load_policy(policy)
+    if isinstance(base, Trace) and isinstance(candidate, Trace):
+        return compare_measured(base, candidate, thresholds)
+    if isinstance(base, Trace) or isinstance(candidate, Trace):
+        raise UsageError("one is a report and the other a trace", remedy="give two reports, or two measured traces")
+    return _compare_reports(ReportFile.of(base), ReportFile.of(candidate), thresholds, allow_incompatible)
+
+
+def _compare_reports(a: ReportFile, b: ReportFile, policy: Policy, allow_incompatible: bool) -> Comparison:
     differences = _incompatibilities(a, b)
     if differences and not allow_incompatible:
-        raise RefusedError(
-            [Problem(f"the reports are incompatible in {d}", remedy="allow it with --allow-incompatible, or simulate both alike")
-             for d in differences]
-        )  # fmt: skip
+        remedy = "allow it with --allow-incompatible, or simulate both alike"
+        raise RefusedError([Problem(f"the reports are incompatible in {d}", remedy=remedy) for d in differences])
     evaluations = evaluate(a, b, policy)
     verdict = worst((*(e.threshold_result for e in evaluations), *(["warn"] if differences else [])))
     return Comparison(verdict, _reasons(evaluations, differences), evaluations, policy, differences, bool(differences), a, b)

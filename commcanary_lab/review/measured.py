@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
@@ -15,8 +13,8 @@ import numpy.typing as npt
 
 from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.errors import RefusedError
-from commcanary_lab.inspect.grouping import dense_codes, group_by, group_codes, text_codes
 from commcanary_lab.review.bootstrap import Interval, quantile_replicates, replicate_count
+from commcanary_lab.review.latencies import Latencies, latencies, latencies_sha256, matched
 from commcanary_lab.review.policy import Policy
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.units import format_bytes, format_us
@@ -181,18 +179,6 @@ class MeasuredComparison:
         return table_html(f"{self.headline} ({self.origin})", headers, rows, len(self.rows), (*self.reasons, *self.notes))
 
 
-@dataclass(frozen=True, eq=False)
-class _Operation:
-    """Measured latencies of one op x size x group in time order, nanoseconds."""
-
-    op: str
-    size_bytes: int
-    group: str | None
-    members: tuple[int, ...]
-    time_ns: IntArray
-    events: int
-
-
 def compare_measured(base: Trace, candidate: Trace, policy: Policy | None = None) -> MeasuredComparison:
     """Compare the measured latency of two traces, operation by operation.
 
@@ -219,7 +205,7 @@ def compare_measured(base: Trace, candidate: Trace, policy: Policy | None = None
     for name, trace in (("base", base), ("candidate", candidate)):
         if not trace.duration_max_ns.known_count:
             raise RefusedError(f"the {name} trace has no measured latency", remedy="compare two recordings, or two reports")
-    a, b = _matched(_operations(base), _operations(candidate))
+    a, b = matched(latencies(base), latencies(candidate))
     total = sum(int(o.time_ns.sum()) for side in (a, b) for o in side.values())
     rows: list[MeasuredRow] = []
     unmeasured: list[str] = []
@@ -236,56 +222,21 @@ def compare_measured(base: Trace, candidate: Trace, policy: Policy | None = None
     verdict, reasons = _verdict(rows, unmeasured, policy)
     notes = (*(f"baseline: {n}" for n in base.notes), *(f"candidate: {n}" for n in candidate.notes))
     origin = "measured" if base.origin == candidate.origin == "measured" else "synthetic"
-    return MeasuredComparison(verdict, reasons, tuple(rows), tuple(unmeasured), policy, _sha256(a), _sha256(b), len(base), len(candidate),
-                              notes, origin, tuple(samples))  # fmt: skip
+    hashes = latencies_sha256(a), latencies_sha256(b)
+    counts = len(base), len(candidate)
+    return MeasuredComparison(verdict, reasons, tuple(rows), tuple(unmeasured), policy, *hashes, *counts, notes, origin, tuple(samples))
 
 
-def _operations(trace: Trace) -> list[_Operation]:
-    op, op_names = text_codes(trace.op)
-    size, sizes = dense_codes(trace.size_bytes)
-    group, groups = group_codes(trace)
-    g = group_by(op, group, size)
-    order = np.argsort(g.codes, kind="stable")
-    ends = np.cumsum(g.sizes)
-    duration = trace.duration_max_ns
-    out = []
-    for i, first in enumerate(g.first.tolist()):
-        rows = order[ends[i] - g.sizes[i] : ends[i]]
-        known = rows[duration.mask[rows]]
-        where = groups[group[first]]
-        name = str(op_names[op[first]])
-        out.append(_Operation(name, int(sizes[size[first]]), where.name, where.members, duration.values[known].astype(np.int64), len(rows)))
-    return out
-
-
-_Key = tuple[str, int, tuple[int, ...], str]
-_Sides = tuple[dict[_Key, _Operation], dict[_Key, _Operation]]
-
-
-def _matched(a: list[_Operation], b: list[_Operation]) -> _Sides:
-    names: list[dict[tuple[int, ...], set[str | None]]] = [defaultdict(set), defaultdict(set)]
-    for side, used in zip((a, b), names, strict=True):
-        for o in side:
-            used[o.members].add(o.group)
-    alone = [{m for m, n in used.items() if len(n) == 1} for used in names]
-    by_members = alone[0] & alone[1]
-
-    def keyed(side: list[_Operation]) -> dict[_Key, _Operation]:
-        return {(o.op, o.size_bytes, o.members, "" if o.members in by_members else o.group or ""): o for o in side}
-
-    return keyed(a), keyed(b)
-
-
-def _why_unmeasured(x: _Operation | None, y: _Operation | None) -> str:
+def _why_unmeasured(x: Latencies | None, y: Latencies | None) -> str:
     one = x or y
     assert one is not None
-    label = f"{one.op} {format_bytes(one.size_bytes)} on {one.group or f'{len(one.members)} ranks'}"
+    label = one.label
     if x is None or y is None:
         return f"{label}: only in the {'candidate' if x is None else 'baseline'} ({one.events:,} events)"
     return f"{label}: not measured in the {'baseline' if not len(x.time_ns) else 'candidate'}"
 
 
-def _row(x: _Operation, y: _Operation, metric: str, q: float, fewest: int, share: float, policy: Policy) -> MeasuredRow:
+def _row(x: Latencies, y: Latencies, metric: str, q: float, fewest: int, share: float, policy: Policy) -> MeasuredRow:
     a, b = x.time_ns / 1000.0, y.time_ns / 1000.0
     old, new = (round(float(np.quantile(v, q)), 3) for v in (a, b))
     change = round((new - old) / old * 100, 2) if old else None
@@ -352,13 +303,3 @@ def _verdict(rows: Sequence[MeasuredRow], unmeasured: Sequence[str], policy: Pol
 
 def _percent(value: float | None) -> str:
     return "an undefined share" if value is None or math.isnan(value) else f"{value:+.1f} %"
-
-
-def _sha256(operations: dict[_Key, _Operation]) -> str:
-    """Identity of what was compared: every operation with its measured latencies in time order."""
-    digest = hashlib.sha256(b"commcanary_lab.measured.v1\0")
-    for key in sorted(operations):
-        o = operations[key]
-        digest.update(canonical_bytes([o.op, o.size_bytes, list(o.members), o.group, o.events, len(o.time_ns)]))
-        digest.update(o.time_ns.astype("<i8").tobytes())
-    return digest.hexdigest()

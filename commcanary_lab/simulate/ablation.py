@@ -234,7 +234,10 @@ def ablate(
     if not labels or len(set(labels)) != len(labels):
         raise UsageError(f"{len(labels)} backends with {len(set(labels))} names", remedy="give at least one, each with its own name")
     prepared = source if isinstance(source, Prepared) else prepare(source, assume)
-    cost = get_model(model)
+    return _table(prepared, backends, get_model(model), tie_us)
+
+
+def _table(prepared: Prepared, backends: Sequence[Backend], cost: CostModel, tie_us: float) -> AblationTable:
     plain = [simulate_prepared(prepared, b, model=cost) for b in backends]
     rows: list[AblationRow] = []
     mechanisms: list[Mechanism] = []
@@ -248,9 +251,10 @@ def ablate(
             rows += _rows(ablation, before, after, not reason)
             reports.append(before if reason else after)
         flipped += _flips(ablation, plain, reports, tie_us)
+    labels = tuple(b.label for b in backends)
     pairs = len(labels) * (len(labels) - 1) // 2
     return AblationTable(
-        tuple(rows), tuple(mechanisms), tuple(flipped), pairs * len(_RANKED), tuple(labels), cost.name, prepared.assumptions,
+        tuple(rows), tuple(mechanisms), tuple(flipped), pairs * len(_RANKED), labels, cost.name, prepared.assumptions,
         prepared.trace.notes,
     )  # fmt: skip
 

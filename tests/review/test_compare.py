@@ -248,6 +248,10 @@ def test_policy_files(tmp_path: Path) -> None:
     assert (policy.p99_threshold_pct, policy.warn_fraction, policy.p95_threshold_pct) == (50.0, 1.0, 10.0)
     path.write_text("p99_threshold_pct = 50")
     assert load_policy(path) == Policy(p99_threshold_pct=50)
+    trace = golden_trace("adv100")
+    assert compare(lab.simulate(trace), lab.simulate(trace), path).policy == load_policy(path)
+    with pytest.raises(UsageError, match="one is a report"):
+        compare(lab.simulate(trace), trace)  # type: ignore[call-overload]
     path.write_text("")
     assert load_policy(path) == Policy()
     assert Policy.from_mapping(Policy().to_json()) == Policy()
