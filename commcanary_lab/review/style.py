@@ -66,7 +66,9 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 tr:last-child td{border-bottom:0}
 footer{font-size:12.5px;margin-top:18px}
 @media (max-width:640px){main{padding:20px 12px}h1{font-size:19px}section{padding:14px}}
-@media print{@page{margin:14mm}svg{min-width:0}.scroll{overflow:visible}body{background:none}
+@media print{@page{margin:14mm}svg{min-width:0}.scroll{overflow:visible}
+table{font-size:8.5px}th,td{padding:3px 6px 3px 0}td.text{min-width:0}td.n,th.n,th{white-space:normal}
+.figures{grid-template-columns:repeat(4,1fr);gap:8px}.figure{padding:9px 11px}.figure .number{font-size:19px}body{background:none}
 main{max-width:none;padding:0}section,.figure{break-inside:avoid}
 section:has(table){break-inside:auto}tr{break-inside:avoid}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """.strip()
