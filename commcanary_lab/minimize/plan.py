@@ -161,6 +161,12 @@ class Plan:
                 raise UsageError(f"no program form {name!r}", remedy="known: lossless, nested, flat")
         return self._forms[name]
 
+    def prime(self, program: str) -> None:
+        """Compute what all candidates of a program form share, before several threads ask for it."""
+        self._form(program)
+        self.canary(Recipe("lossless"))
+        _ = self._source
+
     def same_program(self) -> bool:
         """True when the nested program has no loop and one step per operation, so that the flat one is the same."""
         nested, flat = self._form("nested"), self._form("flat")

@@ -8,7 +8,7 @@ smallest passing candidate *that was tried*: nothing proves that no smaller one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -35,9 +35,11 @@ SCALES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
 #: Above so many events only the record budgets are tried unless the call says otherwise: each further candidate takes a compile.
 SMALL_EVENTS = 4_096
+#: Long traces are compiled at several levels at once.
+_THREADS = 2
 #: Refinement judges at most so many candidates, and fewer where each takes long.
 REFINE_CALLS = 64
-_REFINE_EVENTS = 160_000
+_REFINE_SQUARED_EVENTS = 400_000_000
 
 Progress = Callable[[Candidate, int, int], None]
 
@@ -197,12 +199,20 @@ class Work:
             self._report(found, i + 1, len(tasks))
 
     def _measured(self, first: int, tasks: Sequence[tuple[str, Recipe]]) -> Iterator[Candidate]:
-        if self.executor is None:
+        if self.executor is not None:
+            yield from self._in_order(
+                [self.executor.submit(measure_task, self.key, self.problem, first + i, s, r) for i, (s, r) in enumerate(tasks)]
+            )
+        elif len(tasks) > 1 and len(self.problem.trace) > SMALL_EVENTS:
+            self.workshop.plan.prime("nested")
+            with ThreadPoolExecutor(_THREADS) as pool:
+                yield from self._in_order([pool.submit(self.workshop.measured, first + i, s, r) for i, (s, r) in enumerate(tasks)])
+        else:
             for i, (stage, recipe) in enumerate(tasks):
                 self.check()
                 yield self.workshop.measured(first + i, stage, recipe)
-            return
-        futures = [self.executor.submit(measure_task, self.key, self.problem, first + i, s, r) for i, (s, r) in enumerate(tasks)]
+
+    def _in_order(self, futures: Sequence[Future[Candidate]]) -> Iterator[Candidate]:
         try:
             for future in futures:
                 self.check()
@@ -337,7 +347,7 @@ def _protocol(
     factors = (SCALES if small else ()) if scales is None else tuple(sorted({float(s) for s in scales}))
     if any(not 0 < s < 1e9 for s in factors):
         raise UsageError(f"scales are {list(factors)}", remedy="give numbers > 0")
-    calls = min(REFINE_CALLS, _REFINE_EVENTS // max(1, len(trace))) if refine is None else refine
+    calls = min(REFINE_CALLS, _REFINE_SQUARED_EVENTS // max(1, len(trace)) ** 2) if refine is None else refine
     return Protocol(
         budgets,
         factors,
