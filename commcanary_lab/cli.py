@@ -67,6 +67,10 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader is gone: nothing is left to say
         return 0
+    except OSError as e:
+        where = f"{e.filename}: " if e.filename else ""
+        sys.stderr.write(f"error: {where}{e.strerror or e}; check the path, its permissions and the free space\n")
+        return 3
     except KeyboardInterrupt:
         return 130
     except MemoryError:

@@ -250,6 +250,7 @@ def thousandths(values: Values) -> npt.NDArray[np.int64] | None:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         milli = np.rint(values * 1000)
-    if (np.abs(milli) < 1e15).all() and (milli / 1000 == values).all():
+    signed_zero = np.signbit(values) & (values == 0)  # a whole number has no -0
+    if (np.abs(milli) < 1e15).all() and (milli / 1000 == values).all() and not signed_zero.any():
         return milli.astype(np.int64)
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,12 @@ def compile_trace(
         If a budget cannot be met with `records` intervals.
     UnknownValueError
         If `strict` and a field that the simulator needs is unknown.
+
+    Examples
+    --------
+    >>> import commcanary_lab as lab
+    >>> compile_trace(lab.samples.adversarial(), events=(0, 50)).source.is_whole
+    False
     """
     start, stop = _range(events, len(trace))
     part = trace if (start, stop) == (0, len(trace)) else trace.take(slice(start, stop))
@@ -88,16 +94,6 @@ def compile_trace(
         raise UnknownValueError(f"strict compile refuses unknown {listed}", remedy="record these fields, or compile without strict")
     limits_ns = _budgets(budgets, records)
     fields = split_trace(part)
-    bounded = records is not None or bool(budgets)
-    program, step_of_event, symbols = _structure(fields, by_timing=bounded)
-    order = np.argsort(step_of_event, kind="stable")
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(step_of_event, minlength=len(symbols)))])
-    exact = _exact_streams(fields, order, bounds, symbols)
-    streams: tuple[StepStream, ...] = tuple(exact)
-    if bounded:
-        from commcanary_lab.canary.bounded import bound_streams
-
-        streams = bound_streams(exact, Committer(part.rows(order), salt), records, limits_ns)
     source = SourceStatement(
         events=len(trace),
         start=start,
@@ -111,15 +107,41 @@ def compile_trace(
         records_used=trace.coverage.used,
         derived_from=derived_from,
     )
+    if records is None and not budgets:
+        return _compiled(part, fields, source)
+
+    def bound(streams: Sequence[ExactStream], order: npt.NDArray[np.intp]) -> tuple[StepStream, ...]:
+        from commcanary_lab.canary.bounded import bound_streams
+
+        # more intervals than events change nothing, and might not fit the compiled search
+        most = None if records is None else min(records, max(1, len(part)))
+        return bound_streams(streams, Committer(part.rows(order), salt), most, limits_ns)
+
+    canary = _compiled(part, fields, source, bound)
+    if len(part) > _COMPARE_EVENTS:
+        return canary
+    lossless = _compiled(part, fields, source)
+    return lossless if lossless.size_bytes <= canary.size_bytes else canary
+
+
+def _compiled(
+    part: Trace,
+    fields: EventFields,
+    source: SourceStatement,
+    bound: Callable[[Sequence[ExactStream], npt.NDArray[np.intp]], tuple[StepStream, ...]] | None = None,
+) -> Canary:
+    """Return the exact canary, or the one whose streams `bound` makes of the exact ones and the event of each of their rows."""
+    program, step_of_event, symbols = _structure(fields, by_timing=bound is not None)
+    order = np.argsort(step_of_event, kind="stable")
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(step_of_event, minlength=len(symbols)))])
+    exact = _exact_streams(fields, order, bounds, symbols)
+    streams = tuple(exact) if bound is None else bound(exact, order)
     signature, pattern = symbols.T
     errors = largest_errors(streams)
     canary = Canary(
-        fields.signatures, fields.patterns, program, signature, pattern, streams, fields.splits, fields.clock, source, errors, trace.notes
+        fields.signatures, fields.patterns, program, signature, pattern, streams, fields.splits, fields.clock, source, errors, part.notes
     )
     errors["clock_ns"] = _clock_error(part, canary)
-    if bounded and len(part) <= _COMPARE_EVENTS:
-        lossless = compile_trace(trace, events=events, salt=salt, derived_from=derived_from)
-        return lossless if lossless.size_bytes <= canary.size_bytes else canary
     return canary
 
 

@@ -111,7 +111,7 @@ def split_trace(trace: Trace) -> EventFields:
     n = len(trace)
     codes, first = signature_codes(trace)
     table = trace.rows(first)
-    signatures = Trace.build(len(first), **{name: getattr(table, name) for name in _SIGNATURE_COLUMNS})
+    signatures = _without_unused(Trace.build(len(first), **{name: getattr(table, name) for name in _SIGNATURE_COLUMNS}))
     mode = timing_mode(trace)
     gaps = gaps_ns(trace)
     clock = Clock(mode, int(trace.start_ns.values[0]) if mode == "start" else 0)
@@ -145,6 +145,21 @@ def split_trace(trace: Trace) -> EventFields:
     pattern, pattern_first = factorize([masks[name].astype(np.int8) for name in names] or [np.zeros(n, np.int8)])
     patterns = tuple(frozenset(name for name in names if masks[name][i]) for i in pattern_first.tolist())
     return EventFields(signatures, codes, patterns, pattern, gaps, scalars, trace.arrival_ns, splits, clock)
+
+
+def _without_unused(table: Trace) -> Trace:
+    """Drop groups and rank sets that no row refers to: a canary of a range must not reveal the groups of the rest."""
+    groups, group = np.unique(table.group, return_inverse=True)
+    sets, observers = np.unique(table.observers, return_inverse=True)
+    if len(groups) == len(table.groups) and np.count_nonzero(sets >= 0) == len(table.rank_sets):
+        return table
+    return replace(
+        table,
+        group=group.reshape(-1).astype(np.int32),
+        groups=tuple(table.groups[g] for g in groups.tolist()),
+        observers=(observers.reshape(-1) - np.count_nonzero(sets < 0)).astype(np.int32),
+        rank_sets=tuple(table.rank_sets[s] for s in sets.tolist() if s >= 0),
+    )
 
 
 def _distinct_rows(rows: Ragged) -> tuple[Ragged, IntArray]:

@@ -164,6 +164,11 @@ class Canary:
     @cached_property
     def trace(self) -> Trace:
         """The program, expanded: one row per event, without ids. Source event i of the range is row i."""
+        return assemble(self.fields, exact=self.timing == "lossless", notes=self.notes)
+
+    @cached_property
+    def fields(self) -> EventFields:
+        """The program, expanded to the parts that `fields.split_trace` splits a trace into."""
         order, _ = self.by_step
         streams = [s.expanded() for s in self.streams]
 
@@ -178,7 +183,7 @@ class Canary:
             n: scatter([s.scalars.get(n, np.zeros(s.rows, np.float64 if n == "pressure" else np.int64)) for s in streams]) for n in names
         }
         step = self.step_of_event
-        fields = EventFields(
+        return EventFields(
             self.signatures,
             self.step_signature[step],
             self.patterns,
@@ -189,7 +194,6 @@ class Canary:
             self.splits,
             self.clock,
         )
-        return assemble(fields, exact=self.timing == "lossless", notes=self.notes)
 
     def __len__(self) -> int:
         return self.event_count

@@ -62,11 +62,11 @@ def read_canary(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Ca
     InputError
         If the file cannot be read or is no valid canary; the message names the place.
     """
-    limits.check_file(path)
     try:
+        limits.check_file(path)
         data = Path(path).read_bytes()
     except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
+        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path and its permissions") from None
     return read_canary_bytes(data, file=str(path), limits=limits)
 
 
@@ -117,16 +117,14 @@ class _Reader:
         count = _get(steps, "count", int)
         program = self._program(_get(document, "program", list), count, source.stop - source.start)
         signature, pattern = decode(steps["signature"], count), decode(steps["pattern"], count)
-        _in_range("steps.signature", signature, len(signatures))
-        _in_range("steps.pattern", pattern, len(patterns))
+        _all_used("steps.signature", signature, len(signatures))
+        _all_used("steps.pattern", pattern, len(patterns))
         rows = np.bincount(expand(program, max_events=self.limits.max_events), minlength=count)
+        if (rows == 0).any():
+            raise FormatError(f"the program never runs step {int(np.argmin(rows))}", field="steps")
         shape = _Shape(rows, [patterns[p] for p in pattern.tolist()], signatures.group_sizes[signature])
         streams = self._streams(document, shape)
-        clock = _get(document, "clock", dict)
-        if clock.get("governs") not in ("start", "gap", "compute_before", "none"):
-            raise FormatError(f"governs is {clock.get('governs')!r}", field="clock")
-        split_rows = document.get("splits", [])
-        splits = Ragged.from_rows(split_rows) if split_rows else Ragged.empty(0)
+        splits = self._splits(document, streams)
         canary = Canary(
             signatures,
             patterns,
@@ -135,13 +133,29 @@ class _Reader:
             pattern,
             streams,
             splits,
-            Clock(clock["governs"], _get(clock, "first_start_ns", int)),
+            self._clock(_get(document, "clock", dict)),
             source,
             _numbers(_get(document, "errors", dict)),
             tuple(map(str, document.get("notes", []))),
         )
         self._check_statements(document, canary)
         return canary
+
+    @staticmethod
+    def _clock(value: dict[str, Any]) -> Clock:
+        clock = Clock(_get(value, "governs", str), _get(value, "first_start_ns", int))
+        if clock.governs not in ("start", "gap", "compute_before", "none"):
+            raise FormatError(f"governs is {clock.governs!r}", field="clock")
+        if clock.governs != "start" and clock.first_start_ns:
+            raise FormatError(f"first_start_ns is {clock.first_start_ns}, but starts do not govern", field="clock")
+        return clock
+
+    @staticmethod
+    def _splits(document: dict[str, Any], streams: tuple[StepStream, ...]) -> Ragged:
+        table = document.get("splits", [])
+        having = [s.exact if isinstance(s, BoundedStream) else s.scalars for s in streams]
+        _all_used("splits", np.concatenate([np.zeros(0, np.int64), *(h["split"] for h in having if "split" in h)]), len(table))
+        return Ragged.from_rows(table) if table else Ragged.empty(0)
 
     def _source(self, value: dict[str, Any]) -> SourceStatement:
         events, (start, stop) = _get(value, "events", int), _get(value, "range", list)
@@ -183,6 +197,8 @@ class _Reader:
         n = _get(table, "count", int)
         self.limits.check_events(n, "the signatures")
         names = tuple(_get(table, "names", list))
+        if not all(isinstance(name, str) for name in names):
+            raise FormatError("holds something else than text", field="signatures.names")
         columns: dict[str, Any] = {}
         for key in SIGNATURE_TEXTS:
             if key in table:
@@ -197,11 +213,13 @@ class _Reader:
             raise FormatError("signatures name no operation", field="signatures.op")
         columns.setdefault("op", Coded.constant(n, None))
         group = decode(table["group"], n)
-        _in_range("signatures.group", group, len(groups))
+        _all_used("signatures.group", group, len(groups))
         rank_sets = tuple(tuple(s) for s in document.get("rank_sets", []))
         if "observers" in table:
             columns["observers"] = decode(table["observers"], n).astype(np.int32)
-            _in_range("signatures.observers", columns["observers"], len(rank_sets), low=-1)
+        observers = columns.get("observers", np.zeros(0, np.int32))
+        _in_range("signatures.observers", observers, len(rank_sets), low=-1)
+        _all_used("signatures.observers", observers[observers >= 0], len(rank_sets))
         if "custom_op" in table:
             columns["custom_op"] = decode(table["custom_op"], n).astype(np.bool_)
         size = decode(table["bytes"], n)
@@ -272,6 +290,8 @@ class _Reader:
             lengths = base["rows"][a:b]
             if (lengths < 1).any() or lengths.sum() != shape.rows[step]:
                 raise FormatError(f"the intervals of step {step} do not cover its {shape.rows[step]} executions", field="bounded.rows")
+            if (base["gap_ns"][a:b] != base["last_gap_ns"][a:b])[lengths == 1].any():
+                raise FormatError(f"an interval of one execution of step {step} has two gaps", field="bounded.gap_ns")
             out[step] = BoundedStream(
                 lengths,
                 base["gap_ns"][a:b],
@@ -367,6 +387,13 @@ def _decoded(key: str, value: Any, rows: int) -> npt.NDArray[Any]:
     if key == "pressure_milli":
         return decode(value, rows) / 1000
     return decode(value, rows, np.float64 if key == "pressure" else np.int64)
+
+
+def _all_used(field: str, codes: npt.NDArray[np.integer], size: int) -> None:
+    """Refuse a code outside its table, and table entries that nothing uses: they would be content that no check reads."""
+    _in_range(field, codes, size)
+    if len(np.unique(codes)) != size:
+        raise FormatError(f"uses only some of the {size} entries of its table", field=field)
 
 
 def _in_range(field: str, values: npt.NDArray[np.integer], stop: int, low: int = 0) -> None:

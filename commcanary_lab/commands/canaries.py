@@ -12,6 +12,7 @@ from commcanary_lab.commands.inputs import (
     BackendsFile,
     Json,
     SaltFile,
+    check_output,
     load_artifact,
     load_backends_file,
     load_trace,
@@ -79,6 +80,7 @@ def compile_(
     to_stdout = str(output) == "-"
     if to_stdout and json:
         raise UsageError("-o - and --json both want standard output", remedy="write the canary to a file")
+    check_output(output, trace, *([] if salt_file is None else [salt_file]))
     source = load_trace([trace])
     salt = read_salt(salt_file)
     with busy("compiling"):
@@ -147,17 +149,22 @@ def simulate(
     model: Annotated[str, typer.Option("--model", help="Cost model: commcanary-v4 or alpha-beta.")] = "commcanary-v4",
     ablate: Annotated[list[str] | None, typer.Option("--ablate", help="Mechanism to remove (repeatable).")] = None,
     assume: Assume = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write the report.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write the report; - for standard output.")] = None,
     samples: Annotated[bool, typer.Option("--samples", help="Include one sample per event.")] = False,
     json: Json = False,
 ) -> None:
     """Run a canary or a trace through the model on one backend."""
     from commcanary_lab.canary.model import Canary
     from commcanary_lab.canonical import canonical_bytes, write_atomic
+    from commcanary_lab.errors import UsageError
     from commcanary_lab.simulate.backend import parse_ablations, parse_backend
     from commcanary_lab.simulate.prepare import parse_assumptions, prepare
     from commcanary_lab.simulate.report import simulate_prepared
 
+    to_stdout = str(output) == "-"
+    if to_stdout and json:
+        raise UsageError("-o - and --json both want standard output", remedy="give one of them")
+    check_output(output, source)
     chosen = parse_backend(backend, load_backends_file(backends))
     ablations = parse_ablations(ablate or [])
     assumed = parse_assumptions(assume or "")
@@ -167,6 +174,9 @@ def simulate(
         report = simulate_prepared(prepare(trace, assumed), chosen, ablations=ablations, model=model)
     document = report.to_json(samples=samples)
     document["source"] = {"canary": artifact.identity} if isinstance(artifact, Canary) else {"trace": source.name}
+    if to_stdout:
+        say(canonical_bytes(document).decode("ascii"))
+        return
     if output is not None:
         write_atomic(output, canonical_bytes(document) + b"\n")
     if json:

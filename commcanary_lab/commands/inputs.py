@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,8 +23,10 @@ __all__ = [
     "Json",
     "Paths",
     "SaltFile",
+    "check_output",
     "load_artifact",
     "load_backends_file",
+    "load_events",
     "load_trace",
     "parse_offsets",
     "parse_range",
@@ -51,6 +54,12 @@ def load_trace(
     """Open a trace and print its warnings."""
     from commcanary_lab.importers.open import open_trace
 
+    if format is None and len(paths) == 1 and _is_canary(paths[0]):
+        raise InputError(
+            "is a canary, not a trace",
+            file=str(paths[0]),
+            remedy="give the trace that it was compiled from; simulate and traffic take both",
+        )
     with busy(f"reading {paths[0]}"):
         trace = open_trace(
             paths[0] if len(paths) == 1 else paths,
@@ -79,21 +88,62 @@ def _parse_ranks(items: list[str] | None) -> dict[str, int] | None:
 
 def load_artifact(path: Path) -> Canary | Trace:
     """Open a canary or a trace, recognised by content."""
-    from commcanary_lab.canary.document import FORMAT
-
     if not path.exists():
         raise InputError("does not exist", file=str(path), remedy="check the path")
-    if path.is_file():
+    if _is_canary(path):
+        from commcanary_lab.canary.read import read_canary
+
+        with busy(f"reading {path}"):
+            return read_canary(path)
+    return load_trace([path])
+
+
+def load_events(paths: list[Path], *, format: str | None = None, **options: Any) -> Trace:
+    """Open a trace, or the program of a canary as one; notes say so where its times are approximate."""
+    if format is not None or len(paths) != 1 or any(options.values()) or not _is_canary(paths[0]):
+        return load_trace(paths, format=format, **options)
+    from dataclasses import replace
+
+    from commcanary_lab.canary.document import FORMAT
+    from commcanary_lab.canary.read import read_canary
+    from commcanary_lab.trace.model import ImportCoverage
+
+    with busy(f"reading {paths[0]}"):
+        canary = read_canary(paths[0])
+        trace = canary.trace
+    note = "program of a canary: times are exact" if canary.timing == "lossless" else "program of a canary: times are approximate"
+    count = trace.record_count
+    return replace(trace, source_format=FORMAT, notes=(*trace.notes, note), coverage=ImportCoverage(count, count))
+
+
+#: How a canary begins, however it is spaced (keys are sorted), and how its format is spelled wherever it stands.
+_CANARY = (re.compile(rb'\s*\{\s*"(bounded|clock)"\s*:'), re.compile(rb'"format"\s*:\s*"commcanary_lab\.canary\.v'))
+
+
+def _is_canary(path: Path) -> bool:
+    """Whether the first or last bytes of a file are those of a canary; the format itself may stand anywhere between them."""
+    try:
         with path.open("rb") as f:
             head = f.read(1 << 16)
             f.seek(max(0, path.stat().st_size - (1 << 16)))
             tail = f.read()
-        if FORMAT.encode() in head or FORMAT.encode() in tail:
-            from commcanary_lab.canary.read import read_canary
+    except OSError:  # a directory, or for the importers to say
+        return False
+    begins, names = _CANARY
+    return bool(begins.match(head) or names.search(head) or names.search(tail))
 
-            with busy(f"reading {path}"):
-                return read_canary(path)
-    return load_trace([path])
+
+def check_output(output: Path | None, *inputs: Path) -> None:
+    """Refuse to write over what is read; a profile or a trace may be the only copy.
+
+    Raises
+    ------
+    UsageError
+        If `output` is one of the inputs.
+    """
+    for path in inputs:
+        if output is not None and output.exists() and path.exists() and output.samefile(path):
+            raise UsageError(f"{output} is the input", remedy="write to another file")
 
 
 def load_backends_file(path: Path | None) -> tuple[Backend, ...]:
@@ -108,13 +158,16 @@ def parse_offsets(text: str | None) -> dict[int, int] | None:
     if text is None:
         return None
     if Path(text).is_file():
-        text = ",".join(Path(text).read_text(encoding="utf-8").split())
+        try:
+            text = ",".join(Path(text).read_text(encoding="utf-8").split())
+        except (OSError, UnicodeDecodeError) as e:
+            raise InputError(f"cannot be read: {e}", file=text, remedy="write one RANK=MICROSECONDS per line") from None
     out = {}
     for part in filter(None, text.split(",")):
         rank, _, offset = part.partition("=")
         try:
             out[int(rank)] = round(float(offset) * 1000)
-        except ValueError:
+        except (OverflowError, ValueError):
             raise UsageError(f"{part!r} is not RANK=MICROSECONDS", remedy="write for example --clock-offsets 0=0,1=-12.5") from None
     return out
 
@@ -137,7 +190,7 @@ def read_salt(path: Path | None) -> bytes:
     try:
         salt = path.read_bytes()
     except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
+        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path and its permissions") from None
     if len(salt) < 16:
         raise InputError(
             f"holds {len(salt)} bytes", file=str(path), remedy="use at least 16 random bytes, e.g. from `head -c 32 /dev/urandom`"

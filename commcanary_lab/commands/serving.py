@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     workspace: Annotated[Path, typer.Option("--workspace", help="Folder of traces and canaries.")] = Path("workspace"),
-    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1.")] = 5006,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 5006,
     show: Annotated[bool, typer.Option("--show", help="Open a browser.")] = False,
 ) -> None:
     """Serve the workbench on 127.0.0.1."""

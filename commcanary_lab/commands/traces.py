@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from commcanary_lab.commands.inputs import Format, Json, Paths, load_trace
+from commcanary_lab.commands.inputs import Format, Json, Paths, check_output, load_events, load_trace
 from commcanary_lab.commands.output import busy, emit_json, say, table
 from commcanary_lab.units import format_bytes, format_us
 
@@ -46,6 +46,7 @@ def open_(
     """Recognise the format, import, merge ranks, and say what is there."""
     from commcanary_lab.trace.summary import summarise, summary_text
 
+    check_output(output, *paths)
     trace = load_trace(paths, format=format, clock_offsets=clock_offsets, align_ends=align_ends, round_ns=round_ns, check=check, ranks=rank)
     if output is not None:
         from commcanary_lab.api import write
@@ -64,7 +65,7 @@ def ops(paths: Paths, format: Format = None, json: Json = False) -> None:
     from commcanary_lab.inspect import ops as operation_table
     from commcanary_lab.trace.groups import ranks_text
 
-    found = operation_table(load_trace(paths, format=format))
+    found = operation_table(load_events(paths, format=format))
     if json:
         emit_json(
             {
@@ -117,7 +118,7 @@ def stragglers(paths: Paths, format: Format = None, clock_offsets: _Offsets = No
     """Late ranks: how often each is the last to arrive, how late, and what waiting it causes."""
     from commcanary_lab.inspect import stragglers as find
 
-    found = find(load_trace(paths, format=format, clock_offsets=clock_offsets, align_ends=align_ends))
+    found = find(load_events(paths, format=format, clock_offsets=clock_offsets, align_ends=align_ends))
     if json:
         emit_json(
             {
@@ -159,7 +160,7 @@ def diff(
     from commcanary_lab.inspect import diff as compare
     from commcanary_lab.trace.groups import ranks_text
 
-    found = compare(load_trace([a]), load_trace([b]))
+    found = compare(load_events([a]), load_events([b]))
     if json:
         emit_json(
             {
@@ -200,7 +201,7 @@ def traffic(
     layout: Annotated[Path | None, typer.Option("--layout", help="Layout file (TOML).")] = None,
     algorithm: Annotated[str | None, typer.Option("--algorithm", help="Attribution algorithm, or op=algorithm,...")] = None,
     ring_order: Annotated[str | None, typer.Option("--ring-order", metavar="R,R,...", help="Order of ranks in every ring.")] = None,
-    top: Annotated[int, typer.Option("--top", help="Links to print.")] = 20,
+    top: Annotated[int, typer.Option("--top", min=0, help="Links to print.")] = 20,
     output: _Output = None,
     json: Json = False,
 ) -> None:
@@ -213,7 +214,8 @@ def traffic(
         order = None if ring_order is None else [int(r) for r in ring_order.split(",")]
     except ValueError:
         raise UsageError(f"--ring-order {ring_order!r} is not a list of ranks", remedy="write for example --ring-order 0,4,1,5") from None
-    trace = load_trace(paths, format=format)
+    check_output(output, *paths)
+    trace = load_events(paths, format=format)
     m = build_matrix(trace, algorithm=_algorithm(algorithm), ring_order=order)
     if output is not None:
         m.write(output)
@@ -253,7 +255,12 @@ def traffic(
 def _algorithm(text: str | None) -> str | dict[str, str] | None:
     if text is None or "=" not in text:
         return text
-    return dict(pair.split("=", 1) for pair in text.split(","))
+    from commcanary_lab.errors import UsageError
+
+    pairs = [pair.split("=", 1) for pair in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise UsageError(f"--algorithm {text!r} is not op=algorithm,...", remedy="write for example --algorithm all_reduce=ring")
+    return {op: name for op, name in pairs}
 
 
 def capture(

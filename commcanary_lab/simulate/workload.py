@@ -15,6 +15,9 @@ from commcanary_lab.trace.signatures import default_group_names
 
 __all__ = ["samples_sha256", "workload_sha256"]
 
+#: The largest float64 that is an int64.
+_LARGEST_NS = float((1 << 63) - 1024)
+
 
 def workload_sha256(prepared: Prepared) -> str:
     """Return the SHA-256 of a prepared workload.
@@ -81,7 +84,9 @@ def samples_sha256(samples: Samples) -> str:
     digest = hashlib.sha256(b"commcanary_lab.samples.v1\0")
     _column(digest, samples.event)
     for name in ("first_us", "start_us", "service_us", "completion_us", "wait_us", "total_us", "hidden_us", "exposed_us", "skew_us"):
-        _column(digest, np.rint(getattr(samples, name) * 1000.0).astype(np.int64))
+        whole_ns = np.rint(getattr(samples, name) * 1000.0)
+        # times beyond 292 years saturate: what a cast makes of them differs between machines
+        _column(digest, np.clip(whole_ns, -_LARGEST_NS, _LARGEST_NS).astype(np.int64))
     return digest.hexdigest()
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from commcanary_lab.errors import UsageError
+
 __all__ = ["CLAIMS", "Check", "Tolerances", "Verification", "claim_of"]
 
 #: Claims from the weakest to the strongest.
@@ -38,6 +40,11 @@ class Tolerances:
     tail_recall: float = 0.80
     tie_us: float = 0.001
     traffic_relative: float = 1e-12
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"the tolerance {name} is {value}", remedy="give a finite number >= 0")
 
 
 @dataclass(frozen=True)

@@ -56,17 +56,18 @@ def verify_canary(
     Raises
     ------
     RefusedError
-        If the canary's commitments are salted and no salt is given.
+        If the canary's commitments are salted and no salt is given, or the other way round.
     UnknownValueError
         If a field that the simulator needs is unknown and not assumed.
     """
     tolerances = tolerances or Tolerances()
-    if len({b.label for b in backends}) != len(backends) or len(backends) < 2:
-        raise UsageError(
-            f"{len(backends)} backends with {len({b.label for b in backends})} names", remedy="give at least two, each with its own name"
-        )
+    names = [b.label for b in backends]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise UsageError(f"the backends are {', '.join(names) or 'none'}", remedy="give at least two, each with its own name")
     if canary.source.salted and not salt:
         raise RefusedError("the canary's commitments are salted", remedy="give the owner's salt with --salt-file")
+    if salt and not canary.source.salted:
+        raise RefusedError("the canary's commitments are unsalted: it was not made with a salt", remedy="leave the salt out")
     whole = (0, len(trace)) == (canary.source.start, canary.source.stop)
     source = trace if whole else trace.take(slice(canary.source.start, canary.source.stop))
     checks = _coverage(trace, canary)
@@ -74,6 +75,7 @@ def verify_canary(
     committed = all(c.passed for c in commitments)
     checks += commitments
     checks += bounds_checks(source, canary)
+    checks += _statements(trace, canary)
     checks += _traffic(source, canary, tolerances)
     # an exact canary whose commitments hold expands to the very columns of its source: nothing is hashed or simulated twice
     same = committed and canary.timing == "lossless"
@@ -95,7 +97,7 @@ def verify_canary(
         checks=tuple(checks),
         decisions_kept=sum(c.passed for c in ranking),
         decisions_total=len(ranking),
-        backends=tuple(b.label for b in backends),
+        backends=tuple(names),
         model=get_model(model).name,
         tolerances=tolerances,
         assumptions=ours.assumptions,
@@ -113,6 +115,16 @@ def _coverage(trace: Trace, canary: Canary) -> list[Check]:
     checks = [Check("coverage", "source events", len(trace) == stated, len(trace), stated)]
     checks.append(Check("coverage", "events stood for", canary.source.is_whole, len(trace), canary.event_count))
     return checks
+
+
+def _statements(trace: Trace, canary: Canary) -> list[Check]:
+    """What a canary says of its source in words and counts; a canary of a part stands for all the notes too."""
+    s = canary.source
+    return [
+        Check("bounds", "events of the whole source", len(trace) == s.events, len(trace), s.events),
+        Check("bounds", "source format", trace.source_format == s.format, trace.source_format, s.format),
+        Check("bounds", "notes", trace.notes == canary.notes, "; ".join(trace.notes), "; ".join(canary.notes)),
+    ]
 
 
 def _traffic(source: Trace, canary: Canary, tolerances: Tolerances) -> list[Check]:

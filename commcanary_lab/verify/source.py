@@ -8,19 +8,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.commit import COLUMNS, Committer, locate, locator
+from commcanary_lab.canary.commit import COLUMNS, Committer, Locator, locate, locator
+from commcanary_lab.canary.fields import assemble
 from commcanary_lab.canary.model import Canary, largest_errors
 from commcanary_lab.canary.streams import APPROXIMATED, BoundedStream
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.measure import canonical_size
 from commcanary_lab.trace.model import Trace
-from commcanary_lab.trace.timing import gaps_ns
+from commcanary_lab.trace.timing import gaps_ns, timing_mode
 from commcanary_lab.verify.model import Check
 
 __all__ = ["bounds_checks", "commitment_checks"]
 
 #: Committed columns that a bounded step may change, and those that a canary never stores.
-_APPROXIMATE = {"gap_ns", "start_ns", "arrival_ns", "compute_before_ns", "compute_overlap_ns", "observed_exposed_ns", "compute_pressure"}
+_APPROXIMATE = {
+    "gap_ns",
+    "effective gap_ns",
+    "start_ns",
+    "arrival_ns",
+    "compute_before_ns",
+    "compute_overlap_ns",
+    "observed_exposed_ns",
+    "compute_pressure",
+}
 _NOT_STORED = {"id"}
 
 
@@ -49,8 +59,12 @@ def commitment_checks(source: Trace, canary: Canary, salt: bytes) -> list[Check]
     checks.append(Check("commitments", "root over all records", root == canary.source.root, root, canary.source.root))
     if len(source) == canary.event_count:
         checks += _intervals(source, canary, salt)
+        actual = locator(source, salt)
         if any(not c.passed for c in checks):
-            checks += _located(source, canary, salt)
+            checks += _located(source, canary, actual)
+        else:
+            same = actual == canary.source.locator
+            checks.append(Check("commitments", "locator of changed records", same, _spell(actual), _spell(canary.source.locator)))
     return sorted(checks, key=lambda c: c.passed)  # stable: what differs first
 
 
@@ -60,21 +74,44 @@ def _stored_columns(source: Trace, canary: Canary) -> Iterator[Check]:
     for step, stream in enumerate(canary.streams):
         if isinstance(stream, BoundedStream):
             approximate[_rows(canary, step)] = True
-    expanded = canary.trace
-    for name, get in COLUMNS:
-        if name in _NOT_STORED:
-            continue
-        ours, theirs = get(expanded), get(source)
+    mode, fields = timing_mode(source), canary.fields
+    first = int(source.start_ns.values[0]) if mode == "start" else 0
+    if (mode, first) != (fields.clock.governs, fields.clock.first_start_ns):
+        ours = f"{fields.clock.governs} from {fields.clock.first_start_ns} ns"
+        yield Check("commitments", f"clock of record {canary.source.start}", False, f"{mode} from {first} ns", ours)
+    expanded = canary.trace if canary.timing == "lossless" else assemble(fields)
+    for name, theirs, ours in _stored(source, expanded, fields.gap_ns):
         differs = _differences(ours, theirs)
-        if name in ("start_ns", "gap_ns") and approximate.any():
-            continue  # one approximated gap moves every later start; the interval commitments and the bounds check them
         if name in _APPROXIMATE:
-            differs &= ~approximate
+            differs &= ~approximate | _known_differs(ours, theirs)
+        if name == "start_ns" and mode == "start" and approximate.any():
+            continue  # one approximated gap moves every later start; clock and effective gaps say the same
         rows = np.flatnonzero(differs)
         if len(rows):
             i = int(rows[0])
             more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
             yield Check("commitments", f"{name} of record {i + canary.source.start}{more}", False, _show(theirs, i), _show(ours, i))
+
+
+def _stored(source: Trace, expanded: Trace, gap_ns: npt.NDArray[np.int64]) -> Iterator[tuple[str, Any, Any]]:
+    """Name, source column and canary column of everything that a canary stores, not only of what is committed to."""
+    for name, get in COLUMNS:
+        if name not in _NOT_STORED:
+            yield name, get(source), get(expanded)
+    yield "effective gap_ns", Column(gaps_ns(source)), Column(gap_ns)
+    yield "arrival known", source.arrival_known, expanded.arrival_known
+    yield "reporting ranks", _observers(source), _observers(expanded)
+
+
+def _observers(trace: Trace) -> Ragged:
+    return Ragged.from_rows([*trace.rank_sets, ()]).take(trace.observers.astype(np.intp))
+
+
+def _known_differs(a: Any, b: Any) -> npt.NDArray[np.bool_]:
+    """Rows where one side has a value and the other has none: never a matter of approximation."""
+    if isinstance(a, Column):
+        return np.asarray(a.mask != b.mask)
+    return np.asarray(a.lengths != b.lengths)
 
 
 def _rows(canary: Canary, step: int) -> npt.NDArray[np.intp]:
@@ -95,8 +132,21 @@ def _differences(a: Any, b: Any) -> npt.NDArray[np.bool_]:
     if isinstance(a, Ragged):
         if a.equals(b):
             return np.zeros(len(a), np.bool_)
-        return np.array([not np.array_equal(a.row(i), b.row(i)) for i in range(len(a))], np.bool_)
+        return _rows_differ(a, b)
     return np.asarray(np.asarray(a) != np.asarray(b))
+
+
+def _rows_differ(a: Ragged, b: Ragged) -> npt.NDArray[np.bool_]:
+    out: npt.NDArray[np.bool_] = a.lengths != b.lengths
+    alike = np.flatnonzero(~out)
+    x, y = a.take(alike), b.take(alike)
+    owner = np.repeat(alike, x.lengths)
+    out[owner[x.values != y.values]] = True
+    return out
+
+
+def _spell(value: Locator) -> str:
+    return " ".join(value.to_json())
 
 
 def _show(column: Any, i: int) -> str:
@@ -126,10 +176,11 @@ def _intervals(source: Trace, canary: Canary, salt: bytes) -> Iterator[Check]:
             inside += length
 
 
-def _located(source: Trace, canary: Canary, salt: bytes) -> Iterator[Check]:
-    record = locate(canary.source.locator, locator(source, salt))
+def _located(source: Trace, canary: Canary, actual: Locator) -> Iterator[Check]:
+    record = locate(canary.source.locator, actual)
     if record is None:
-        yield Check("commitments", "records that differ", False, "more than one", "")
+        found = "none" if actual == canary.source.locator else "more than one"
+        yield Check("commitments", "records that differ", False, found, "")
         return
     step = int(canary.step_of_event[record])
     part = f"step {step}"
@@ -202,9 +253,20 @@ def _interval_bounds(source: Trace, canary: Canary, step: int, stream: BoundedSt
     yield Check("bounds", f"step {step}: gap sums", bool((sums == stream.gap_sum_ns).all()), int(sums.sum()), int(stream.gap_sum_ns.sum()))
     inner = stream.gap_ns * (stream.lengths - 1) + stream.last_gap_ns
     yield Check("bounds", f"step {step}: encoded gaps add up", bool((inner == sums).all()), int(sums.sum()), int(inner.sum()))
+    firsts = np.cumsum(stream.lengths) - stream.lengths
+    centred = all(np.array_equal(_midrange(v, firsts), stream.scalars[n]) for n, v in scalars.items())
+    centred &= width == 0 or np.array_equal(_midrange(arrival, firsts), stream.arrival_ns)
+    yield Check("bounds", f"step {step}: encoded values are midranges", centred, "midranges", "midranges" if centred else "others")
     for name in sorted(set(errors) | set(stream.errors)):
         same = name in errors and name in stream.errors and np.array_equal(errors[name], stream.errors[name])
         yield Check("bounds", f"step {step}: errors of {name}", same, _largest(errors.get(name)), _largest(stream.errors.get(name)))
+
+
+def _midrange(values: npt.NDArray[Any], firsts: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Middle of the extremes of each interval (rows), in whole units where the values are whole."""
+    low, high = (f.reduceat(values, firsts).astype(np.float64) for f in (np.minimum, np.maximum))
+    half = (low + high) / 2
+    return half if values.dtype == np.float64 else np.floor(half).astype(np.int64)
 
 
 def _largest(values: npt.NDArray[Any] | None) -> float | None:

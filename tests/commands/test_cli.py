@@ -259,3 +259,66 @@ def test_capture_runs_a_command_and_merges(tmp_path: Path) -> None:
     assert (len(found["shards"]), found["events"], found["ranks"]) == (2, 3, 2)
     failed = _process("capture", "-o", str(tmp_path / "none"), "--", sys.executable, "-c", "import sys; sys.exit(5)")
     assert failed.returncode == 4
+
+
+def test_the_input_is_never_written_over(cli: Any, tmp_path: Path, canary: Path) -> None:
+    source = tmp_path / "t.json"
+    source.write_bytes(Path(ADVERSARIAL).read_bytes())
+    before = source.read_bytes()
+    (tmp_path / "link.json").hardlink_to(source)
+    for arguments in (
+        ("compile", source, "-o", source),
+        ("compile", source, "-o", tmp_path / "link.json"),
+        ("open", source, "-o", source),
+        ("simulate", source, "-o", source),
+        ("traffic", source, "-o", source),
+    ):
+        code, _, err = cli(*arguments)
+        assert (code, "is the input" in err) == (2, True), err
+    assert source.read_bytes() == before
+
+
+def test_questions_about_traces_take_canaries(cli: Any, document: Any, canary: Path) -> None:
+    assert document("traffic", canary)["links"] == document("traffic", ADVERSARIAL)["links"]
+    assert "program of a canary: times are exact" in document("ops", canary)["notes"]
+    assert document("diff", ADVERSARIAL, canary)["same_operations"]
+    for arguments in (("open", canary), ("compile", canary, "-o", canary.parent / "x.json"), ("verify", canary, canary)):
+        code, _, err = cli(*arguments)
+        assert (code, "is a canary, not a trace" in err) == (3, True), err
+
+
+def test_a_canary_is_recognised_wherever_its_format_stands(document: Any, tmp_path: Path, cli: Any) -> None:
+    import commcanary_lab as lab
+    from commcanary_lab.canonical import canonical_bytes
+    from commcanary_lab.commands.inputs import _is_canary
+    from commcanary_lab.trace.json_v1 import read_json_bytes
+    from tests.bench.gen_traces import build
+
+    path = tmp_path / "long.canary.json"
+    lab.write(lab.compile(read_json_bytes(canonical_bytes(build("irregular", 50_000)))), path)
+    data = path.read_bytes()
+    assert b"canary.v1" not in data[: 1 << 16] + data[-(1 << 16) :]
+    assert _is_canary(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("compile", ADVERSARIAL, "-o", "{}/x.json", "--records", 10**30), 0, ""),
+        (("traffic", ADVERSARIAL, "--algorithm", "all_reduce=ring,x"), 2, "is not op=algorithm"),
+        (("traffic", ADVERSARIAL, "--top", -1), 2, "--top"),
+        (("stragglers", ADVERSARIAL, "--clock-offsets", "0=inf"), 2, "RANK=MICROSECONDS"),
+        (("verify", ADVERSARIAL, "{}/a.canary.json", "--relative", "nan"), 2, "finite number"),
+        (("verify", ADVERSARIAL, "{}/a.canary.json", "--tail-recall", -1), 2, "finite number"),
+        (("serve", "--port", 99999999), 2, "--port"),
+        (("simulate", ADVERSARIAL, "-o", "-", "--json"), 2, "standard output"),
+    ],
+)
+def test_odd_values_are_answered(cli: Any, canary: Path, arguments: tuple[object, ...], code: int, says: str) -> None:
+    found, _, err = cli(*(str(a).format(canary.parent) for a in arguments))
+    assert (found, says in err) == (code, True), err
+
+
+def test_a_report_goes_to_standard_output(cli: Any) -> None:
+    code, out, _ = cli("simulate", ADVERSARIAL, "-o", "-")
+    assert (code, json.loads(out)["format"]) == (0, "commcanary_lab.report.v1")
