@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from commcanary_lab.api import compile, open, read_canary, simulate, verify, write
     from commcanary_lab.canary.model import Canary
     from commcanary_lab.inspect import diff, iterations, ops, overlap_shares, stragglers
+    from commcanary_lab.minimize import baseline, compare_methods, contrast, pareto, reduce, search  # type: ignore[no-redef]
+    from commcanary_lab.review import compare  # type: ignore[no-redef]
+    from commcanary_lab.simulate.ablation import ablate
     from commcanary_lab.simulate.backend import Backend
     from commcanary_lab.simulate.report import Report
     from commcanary_lab.trace.model import Trace
@@ -36,15 +39,23 @@ __all__ = [
     "TrafficMatrix",
     "Verification",
     "__version__",
+    "ablate",
+    "baseline",
     "capture",
+    "compare",
+    "compare_methods",
     "compile",
+    "contrast",
     "diff",
     "iterations",
     "open",
     "ops",
     "overlap_shares",
+    "pareto",
     "read_canary",
+    "reduce",
     "samples",
+    "search",
     "simulate",
     "stragglers",
     "traffic",
@@ -62,6 +73,9 @@ _PACKAGES = ("capture", "samples", "simulate", "traffic", "verify", "views")
 _HOMES = {
     **dict.fromkeys(("compile", "open", "read_canary", "write"), "commcanary_lab.api"),
     **dict.fromkeys(("diff", "iterations", "ops", "overlap_shares", "stragglers"), "commcanary_lab.inspect"),
+    **dict.fromkeys(("baseline", "compare_methods", "contrast", "pareto", "reduce", "search"), "commcanary_lab.minimize"),
+    "ablate": "commcanary_lab.simulate.ablation",
+    "compare": "commcanary_lab.review",
     "Backend": "commcanary_lab.simulate.backend",
     "Canary": "commcanary_lab.canary.model",
     "Report": "commcanary_lab.simulate.report",
