@@ -22,11 +22,11 @@ from commcanary_lab.trace.signatures import signature_codes
 from commcanary_lab.traffic import build_matrix
 from commcanary_lab.verify.derived import derived_from, verify_derived
 from tests.golden_traces import golden_trace
-from tests.strategies import traces
+from tests.minimize.sources import attributable
 
 
 @settings(max_examples=30)
-@given(traces(min_events=1, unknown=False), st.sampled_from(KINDS), st.integers(1, 30), st.integers(0, 3))
+@given(attributable(min_events=1, unknown=False), st.sampled_from(KINDS), st.integers(1, 30), st.integers(0, 3))
 def test_baselines_keep_so_many_distinct_events(trace: Trace, kind: str, events: int, seed: int) -> None:
     found = baseline(trace, kind, events=events, seed=seed)
     assert len(found.kept) == len(found.trace) == min(events, len(trace))

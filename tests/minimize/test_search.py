@@ -32,7 +32,7 @@ from commcanary_lab.verify.derived import derive
 from commcanary_lab.verify.model import Tolerances
 from commcanary_lab.verify.run import verify_canary
 from tests.golden_traces import golden_trace
-from tests.strategies import traces
+from tests.minimize.sources import attributable
 
 
 @cache
@@ -94,7 +94,7 @@ def test_the_judgement_is_that_of_verify() -> None:
 
 
 @settings(max_examples=20)
-@given(traces(min_events=1, unknown=False))
+@given(attributable(min_events=1, unknown=False))
 def test_plans_compile_as_compile_does(trace: Trace) -> None:
     plan = Plan(trace)
     assert plan.canary(Recipe("nested", ("records=2",))).canonical == compile_trace(trace, records=2).canonical
@@ -106,7 +106,7 @@ def test_plans_compile_as_compile_does(trace: Trace) -> None:
 
 
 @settings(max_examples=12)
-@given(traces(min_events=1, max_events=20, unknown=False))
+@given(attributable(min_events=1, max_events=20, unknown=False))
 def test_every_result_verifies_from_its_bytes(trace: Trace) -> None:
     result = search(trace, range(1, 3), refine=4)
     assert result.canary is not None
