@@ -87,6 +87,8 @@ def compile_trace(
     >>> compile_trace(lab.samples.adversarial(), events=(0, 50)).source.is_whole
     False
     """
+    if derived_from is None:
+        derived_from = trace.extra.get("derived_from")  # a reduced trace says what it was reduced from
     start, stop = _range(events, len(trace))
     part = trace if (start, stop) == (0, len(trace)) else trace.take(slice(start, stop))
     if strict and part.unknown_fields:

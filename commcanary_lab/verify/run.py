@@ -64,6 +64,11 @@ def verify_canary(
     names = [b.label for b in backends]
     if len(names) < 2 or len(set(names)) < len(names):
         raise UsageError(f"the backends are {', '.join(names) or 'none'}", remedy="give at least two, each with its own name")
+    if canary.source.derived_from is not None and "derived_from" not in trace.extra:
+        # the canary of a reduced trace, held against the source that the reduction started from
+        from commcanary_lab.verify.derived import verify_derived
+
+        return verify_derived(trace, canary, backends=backends, tolerances=tolerances, salt=salt, assume=assume, model=model)
     if canary.source.salted and not salt:
         raise RefusedError("the canary's commitments are salted", remedy="give the owner's salt with --salt-file")
     if salt and not canary.source.salted:

@@ -23,8 +23,8 @@ from commcanary_lab.verify.model import Verification
 from commcanary_lab.verify.run import verify_canary
 from tests.canary.test_compile import generated
 from tests.golden_traces import NAMES, golden_trace
+from tests.minimize.sources import attributable
 from tests.simulate.test_golden import CONFIGURATIONS, check_figures
-from tests.strategies import traces
 
 
 @pytest.mark.golden
@@ -53,7 +53,7 @@ def test_lossless_canaries_are_verified(name: str) -> None:
 
 
 @settings(max_examples=30)
-@given(traces(min_events=1, unknown=False))
+@given(attributable(min_events=1, unknown=False))
 def test_every_lossless_canary_verifies(trace: Trace) -> None:
     found = verify_canary(trace, compile_trace(trace))
     assert found.claim == "verified", found.failures
