@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.errors import UsageError
-from commcanary_lab.trace import ops
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.groups import ProcessGroup
 
@@ -501,8 +500,3 @@ def _known_names(kind: str, names: set[str], known: Iterable[str]) -> None:
         raise UsageError(
             f"the trace has no {kind} named {sorted(missing)[0]!r}", remedy=f"it has: {', '.join(sorted(set(known))) or 'none'}"
         )
-
-
-def is_sized_op(name: str) -> bool:
-    """Return True for operations whose traffic the vocabulary defines."""
-    return name in ops.OPS or name == ops.ALL_TO_ALL_V
