@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server
@@ -209,28 +213,37 @@ def test_dark_mode_themes_page_and_plots(open_page: Any) -> None:
     page = open_page("page=traffic&trace=gloo4.json")
     wait_for_colors(page, 5)
 
-    def corner() -> list[int]:
-        """A pixel of the heatmap's border, and the card behind it."""
+    def corner() -> tuple[int, ...]:
+        """The median colour below the lower left corner of the heatmap: the card behind it, whatever tick is drawn there."""
         frame = frame_of(page)
-        shot = page.screenshot(clip={"x": frame["x"] - 6, "y": frame["y"] + frame["height"] + 3, "width": 1, "height": 1})
-        return page.evaluate(
-            """async (b) => { const i = new Image(); i.src = 'data:image/png;base64,' + b; await i.decode();
-               const c = new OffscreenCanvas(1, 1).getContext('2d');
-               c.drawImage(i, 0, 0); return [...c.getImageData(0, 0, 1, 1).data] }""",
-            __import__("base64").b64encode(shot).decode(),
-        )
+        shot = page.screenshot(clip={"x": frame["x"] - 24, "y": frame["y"] + frame["height"] + 2, "width": 24, "height": 12})
+        pixels = np.asarray(Image.open(io.BytesIO(shot)).convert("RGB")).reshape(-1, 3)
+        return tuple(int(value) for value in np.median(pixels, axis=0))
 
-    light = corner()
+    def wait_for_corner(accept: Callable[[tuple[int, ...]], bool]) -> None:
+        """The plot is themed a moment after the page: ask until it is."""
+        seen: tuple[int, ...] = ()
+        for _ in range(50):
+            seen = corner()
+            if accept(seen):
+                return
+            page.wait_for_timeout(100)
+        raise AssertionError(f"the heatmap's surroundings stayed {seen}")
+
+    def is_light(color: tuple[int, ...]) -> bool:
+        return min(color) > 240
+
+    def is_dark(color: tuple[int, ...]) -> bool:
+        return max(color) < 60
+
+    wait_for_corner(is_light)
     page.get_by_label("Toggle theme").click()
-    page.wait_for_timeout(600)
-    dark = corner()
-    assert min(light[:3]) > 240
-    assert max(dark[:3]) < 60
+    wait_for_corner(is_dark)
     assert query_of(page)["theme"] == ["dark"]
     page.reload()
     page.get_by_test_id("answer").wait_for()
-    page.wait_for_timeout(600)
-    assert max(corner()[:3]) < 60
+    wait_for_colors(page, 5)
+    wait_for_corner(is_dark)
 
 
 def test_two_visitors_do_not_disturb_each_other(open_page: Any, browser: Any, server: Server) -> None:
