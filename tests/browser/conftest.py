@@ -52,7 +52,8 @@ class Server:
         self.output: list[str] = []
         self._ready = threading.Event()
         self.url = ""
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         if not self._ready.wait(90) or not self.url:
             self.stop()
             raise RuntimeError("the workbench did not start:\n" + "".join(self.output))
@@ -69,10 +70,14 @@ class Server:
     def stop(self) -> int:
         self.process.send_signal(2)  # what Ctrl-C sends
         try:
-            return self.process.wait(20)
+            self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            return self.process.wait()
+        self.process.wait()
+        self._reader.join(5)
+        if self.process.stdout is not None and not self._reader.is_alive():
+            self.process.stdout.close()
+        return self.process.returncode
 
 
 @pytest.fixture(scope="session")
