@@ -1,14 +1,12 @@
-"""Columns of a trace from decoded ``commcanary.trace.v1`` events.
+"""Columns of a trace from packed ``commcanary.trace.v1`` events.
 
 Everything here checks whole columns. What does not fit raises `Odd`, and the slow checker of `check_v1` then explains it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,13 +16,13 @@ from msgspec import UNSET
 from commcanary_lab.errors import Problem
 from commcanary_lab.limits import Limits
 from commcanary_lab.trace.columns import Coded, Column, Ragged
+from commcanary_lab.trace.events_v1 import EventColumns
 from commcanary_lab.trace.groups import GroupTable
 from commcanary_lab.trace.ops import OPS, REDUCTION_OPS
-from commcanary_lab.trace.schema_v1 import EventV1
 from commcanary_lab.units import us_to_ns
 
-__all__ = ["EventColumns", "Odd", "Times", "arrivals", "check_ops", "groups", "ids", "integers", "observers", "optional_times", "overlap",
-           "ragged_integers", "sizes", "texts"]  # fmt: skip
+__all__ = ["Odd", "Times", "arrivals", "check_ops", "groups", "ids", "integers", "observers", "optional_times", "overlap",
+           "sizes", "texts"]  # fmt: skip
 
 _IntArray = npt.NDArray[np.int64]
 _BoolArray = npt.NDArray[np.bool_]
@@ -32,60 +30,6 @@ _BoolArray = npt.NDArray[np.bool_]
 
 class Odd(Exception):
     """A column holds something that the slow checker must explain."""
-
-
-class EventColumns:
-    """The decoded events by field. A field that no event has is one shared tuple of ``UNSET``, never collected from the events.
-
-    Parameters
-    ----------
-    events : list of EventV1
-        The events.
-    counts : mapping of str to int, optional
-        How many events have each field, for those that some event has; None where that is not known.
-    """
-
-    def __init__(self, events: list[EventV1], counts: Mapping[str, int] | None = None) -> None:
-        self._events = events
-        self._present = None if counts is None else frozenset(counts)
-        self._unset: tuple[Any, ...] = (UNSET,) * len(events)
-        self._cache: dict[str, Sequence[Any]] = {}
-        self._missing: dict[str, int] = {} if counts is None else {name: len(events) - n for name, n in counts.items()}
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    def __getitem__(self, name: str) -> Sequence[Any]:
-        if self._present is not None and name not in self._present:
-            return self._unset
-        if name not in self._cache:
-            self._cache[name] = list(map(attrgetter(name), self._events))
-        return self._cache[name]
-
-    def missing(self, name: str) -> int:
-        """How many events lack the field."""
-        if name not in self._missing:
-            values = self[name]
-            self._missing[name] = len(values) if values is self._unset else values.count(UNSET)
-        return self._missing[name]
-
-    def none(self, name: str) -> bool:
-        """True when no event has the field."""
-        return self.missing(name) == len(self._events)
-
-    def given(self, name: str) -> _BoolArray:
-        """Which events have the field, shape (n,)."""
-        if self.none(name):
-            return np.broadcast_to(np.False_, (len(self),))
-        if not self.missing(name):
-            return np.broadcast_to(np.True_, (len(self),))
-        return np.fromiter((x is not UNSET for x in self[name]), np.bool_, len(self))
-
-    def flag(self, name: str) -> _BoolArray:
-        """Which events say ``true``, shape (n,)."""
-        if self.none(name):
-            return np.broadcast_to(np.False_, (len(self),))
-        return np.fromiter((x is True for x in self[name]), np.bool_, len(self))
 
 
 @dataclass
@@ -97,9 +41,10 @@ class Times:
     largest_us: float = 0.0
     problems: list[Problem] = field(default_factory=list)
 
-    def ns(self, name: str | Callable[[int], str], values: Sequence[Any], rows: npt.NDArray[np.integer] | None = None) -> _IntArray:
+    def ns(
+        self, name: str | Callable[[int], str], floats: npt.NDArray[np.float64], rows: npt.NDArray[np.integer] | None = None
+    ) -> _IntArray:
         """Convert; `name` is the field (or gives it by position), `rows` the event of each value."""
-        floats = np.array(values, np.float64)
         out, exact = us_to_ns(floats)
         if exact.all():
             return out
@@ -123,37 +68,33 @@ class Times:
         """Convert a field of the events."""
         if c.none(name):
             return Column.absent(len(c))
-        if not c.missing(name):
-            return Column(self.ns(name, c[name]))
-        return Column(self.ns(name, [0.0 if x is UNSET else x for x in c[name]]), c.given(name))
+        return _column(self.ns(name, c.numbers(name)), c, name)
+
+
+def _column(values: npt.NDArray[Any], c: EventColumns, name: str) -> Column:
+    return Column(values, c.given(name) if c.missing(name) else None)
 
 
 def integers(c: EventColumns, name: str, dtype: npt.DTypeLike = np.int64) -> Column:
     """Return a numeric field as a column."""
-    if c.none(name):
-        return Column.absent(len(c), dtype)
-    items = c[name]
-    return Column.from_optional([None if x is UNSET else x for x in items] if c.missing(name) else items, dtype)
+    return Column.absent(len(c), dtype) if c.none(name) else _column(c.numbers(name), c, name)
 
 
 def texts(c: EventColumns, name: str, allowed: frozenset[str] | None = None, beyond: str | None = None) -> Coded:
     """Return a text field; `allowed` is its vocabulary, `beyond` the field that holds what is outside of it."""
-    items = c[name]
-    if c.missing(name):
-        items = [None if x is UNSET else x for x in items]
-    coded = Coded.from_optional(items)
+    coded = c.coded(name)
     if allowed is not None and not set(coded.names) <= allowed:
         raise Odd
     if beyond is None or c.none(beyond):
         return coded
     if (c.given(name) & c.given(beyond)).any():
         raise Odd
-    return Coded.from_optional([x if y is UNSET else y for x, y in zip(items, c[beyond], strict=True)])
+    return Coded.from_optional([x or y for x, y in zip(coded.to_list(), c.coded(beyond).to_list(), strict=True)])
 
 
 def sizes(c: EventColumns) -> _IntArray:
     """Return B; ``lab_bytes: 0`` on ``bytes: 1`` is a zero size."""
-    out = np.array(c["bytes"], np.int64)
+    out = c.numbers("bytes")
     zero = c.given("lab_bytes")
     if (zero & (out != 1)).any():
         raise Odd
@@ -165,21 +106,21 @@ def groups(c: EventColumns, world: Any, file: str, limits: Limits) -> tuple[npt.
     if world is not UNSET and (type(world) is not int or world < 1):
         raise Odd
     table = GroupTable()
-    keys = list(zip(c["group"], [m if type(m) is int else tuple(m) for m in c["ranks"]], strict=True))
-    codes: dict[tuple[Any, Any], int] = {}
+    pairs, keys = c.group_keys()
+    codes: list[int] = []
     total = 0
-    for name, members in dict.fromkeys(keys):
+    for name, members in keys:
         total += members if isinstance(members, int) else len(members)
         limits.check_members(total, file)
         distinct = tuple(range(members)) if isinstance(members, int) else members
         if not distinct or len(set(distinct)) != len(distinct) or (world is not UNSET and max(distinct) >= world):
             raise Odd
-        codes[name, members] = table.code(None if name is UNSET else name, distinct)
+        codes.append(table.code(None if name is UNSET else name, distinct))
         limits.check_groups(len(codes), file)
-    out = np.fromiter(map(codes.__getitem__, keys), np.int32, len(keys))
+    out = np.array(codes, np.int32)[pairs]
     if not c.none("rank_count"):
-        sized = table.groups
-        if any(count is not UNSET and count != sized[g].size for count, g in set(zip(c["rank_count"], out.tolist(), strict=True))):
+        sized = np.array([g.size for g in table.groups], np.int64)
+        if (c.given("rank_count") & (c.numbers("rank_count") != sized[out])).any():
             raise Odd
     return out, table
 
@@ -206,18 +147,16 @@ def arrivals(c: EventColumns, group: npt.NDArray[np.int32], table: GroupTable, t
     if not map_given.any():
         if not skew_given.any():
             return Ragged.empty(n), known
-        values = times.ns("arrival_skew_us", [x for x in c["arrival_skew_us"] if x is not UNSET], np.flatnonzero(alone))
+        values = times.ns("arrival_skew_us", c.numbers("arrival_skew_us")[alone], np.flatnonzero(alone))
         return Ragged.from_lengths(values, alone.astype(np.int64)), known
-    rows = _arrival_rows(c, group, table)
-    lengths = np.fromiter(map(len, rows), np.int64, n)
-    owner = np.repeat(np.arange(n), lengths)
-    flat = times.ns(lambda i: "arrival_skew_us" if alone[owner[i]] else "rank_arrival_us", list(chain.from_iterable(rows)), owner)
-    ragged = Ragged.from_lengths(flat, lengths)
+    rows = _arrival_rows(c, group, table, alone)
+    owner = np.repeat(np.arange(n), rows.lengths)
+    flat = times.ns(lambda i: "arrival_skew_us" if alone[owner[i]] else "rank_arrival_us", rows.values, owner)
+    ragged = Ragged(flat, rows.pointers)
     both = np.flatnonzero(skew_given & map_given)
     if len(both):
         spread = (ragged.reduce(np.maximum) - ragged.reduce(np.minimum))[both]
-        skews = c["arrival_skew_us"]
-        if (np.abs(spread - times.ns("arrival_skew_us", [skews[i] for i in both.tolist()], both)) > 1).any():
+        if (np.abs(spread - times.ns("arrival_skew_us", c.numbers("arrival_skew_us")[both], both)) > 1).any():
             raise Odd
     return ragged, known
 
@@ -225,52 +164,48 @@ def arrivals(c: EventColumns, group: npt.NDArray[np.int32], table: GroupTable, t
 def _no_skew_alone(c: EventColumns, alone: _BoolArray, group: npt.NDArray[np.int32], table: GroupTable) -> None:
     """One rank arrives once: a skew other than 0 on a group of one is a contradiction."""
     single = np.array([g.size == 1 for g in table.groups] or [False], np.bool_)
-    if single.any():
-        skews = c["arrival_skew_us"]
-        if any(skews[i] != 0 for i in np.flatnonzero(alone & single[group]).tolist()):
+    if single.any() and alone.any() and (alone & single[group] & (c.numbers("arrival_skew_us") != 0)).any():
+        raise Odd
+
+
+def _arrival_rows(c: EventColumns, group: npt.NDArray[np.int32], table: GroupTable, alone: _BoolArray) -> Ragged:
+    """Return the arrivals of each event in member order, or its skew where it has that `alone`, in microseconds."""
+    shapes, keys = c.arrival_shapes()
+    pairs, ranks = c.group_keys()
+    listed = c.lists("rank_arrival_us")
+    lengths = np.where(alone, 1, listed.lengths)
+    out = Ragged.from_lengths(np.zeros(int(lengths.sum())), lengths)
+    values = np.zeros(len(out.values))
+    values[out.pointers[:-1][alone]] = c.numbers("arrival_skew_us")[alone] if alone.any() else 0
+    # all events with the same keys in the same group are put in order together
+    kinds, kind = np.unique(np.stack([shapes, pairs]), axis=1, return_inverse=True)
+    rows_by_kind = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind, minlength=kinds.shape[1]))[:-1])
+    for (shape, pair), rows in zip(kinds.T.tolist(), rows_by_kind, strict=True):
+        if shape < 0:
+            continue
+        members = table.groups[group[rows[0]]].members
+        named = keys[shape]
+        order = _listed(ranks[pair][1], members) if named is None else _order(named, members)
+        if (listed.lengths[rows] != len(members)).any():
             raise Odd
+        values[out.pointers[rows][:, None] + np.arange(len(members))] = listed.values[listed.pointers[rows][:, None] + order]
+    return Ragged(values, out.pointers)
 
 
-def _arrival_rows(c: EventColumns, group: npt.NDArray[np.int32], table: GroupTable) -> list[Sequence[float]]:
-    rows: list[Sequence[float]] = []
-    orders: dict[tuple[int, tuple[str, ...]], list[int] | None] = {}
-    members_of = [g.members for g in table.groups]
-    ranks = c["ranks"]
-    for i, (arrival, skew, code) in enumerate(zip(c["rank_arrival_us"], c["arrival_skew_us"], group.tolist(), strict=True)):
-        if arrival is UNSET:
-            rows.append(() if skew is UNSET else (skew,))
-        elif type(arrival) is dict:
-            key = (code, tuple(arrival))
-            if key not in orders:
-                orders[key] = _order(key[1], members_of[code])
-            order = orders[key]
-            values = list(arrival.values())
-            rows.append(values if order is None else [values[j] for j in order])
-        else:
-            rows.append(_listed(arrival, ranks[i], members_of[code]))
-    return rows
-
-
-def _order(keys: tuple[str, ...], members: tuple[int, ...]) -> list[int] | None:
-    """Positions of the members' values in an arrival map; None when the map is already in member order."""
+def _order(keys: tuple[str, ...], members: tuple[int, ...]) -> _IntArray:
+    """Positions of the members' values in an arrival map."""
     where = {key: i for i, key in enumerate(keys)}
     if len(keys) != len(members):
         raise Odd
     try:
-        order = [where[str(m)] for m in members]
+        return np.array([where[str(m)] for m in members], np.int64)
     except KeyError:
         raise Odd from None
-    return None if order == list(range(len(order))) else order
 
 
-def _listed(arrival: list[float], ranks: Any, members: tuple[int, ...]) -> list[float]:
-    """Values in member order of an arrival list, which follows the order in which the file lists the ranks."""
-    if len(arrival) != len(members):
-        raise Odd
-    if isinstance(ranks, int) or list(members) == ranks:
-        return arrival
-    where = {r: i for i, r in enumerate(ranks)}
-    return [arrival[where[m]] for m in members]
+def _listed(ranks: tuple[int, ...] | int, members: tuple[int, ...]) -> _IntArray:
+    """Positions of the members' values in an arrival list, which follows the order in which the file lists the ranks."""
+    return np.arange(len(members)) if isinstance(ranks, int) else np.argsort(ranks)
 
 
 def observers(
@@ -280,15 +215,14 @@ def observers(
     n = len(c)
     if c.none("lab_observers"):
         return np.broadcast_to(np.int32(-1), (n,)), ()
-    sets: dict[tuple[int, ...], int] = {}
-    codes = [-1 if x is UNSET else sets.setdefault(tuple(x), len(sets)) for x in c["lab_observers"]]
-    ordered = tuple(sets)
+    codes, ordered = c.rank_sets("lab_observers")
     if any(tuple(sorted(set(s))) != s for s in ordered):
         raise Odd
     members_of = [frozenset(g.members) for g in table.groups]
-    if any(code >= 0 and not members_of[g].issuperset(ordered[code]) for code, g in set(zip(codes, group.tolist(), strict=True))):
-        raise Odd
-    return np.array(codes, np.int32), ordered
+    for code, g in np.unique(np.stack([codes, group]), axis=1).T.tolist():
+        if code >= 0 and not members_of[g].issuperset(ordered[code]):
+            raise Odd
+    return codes, ordered
 
 
 def overlap(c: EventColumns, times: Times) -> tuple[Column, int]:
@@ -300,7 +234,7 @@ def overlap(c: EventColumns, times: Times) -> tuple[Column, int]:
         return times.column(c, "compute_overlap_us"), 0
     if unknown.all() and len(c):
         return Column.absent(len(c)), 0
-    values = times.ns("compute_overlap_us", [0.0 if x is UNSET else x for x in c["compute_overlap_us"]])
+    values = times.ns("compute_overlap_us", c.numbers("compute_overlap_us") if given.any() else np.zeros(len(c)))
     return Column(values, ~unknown), int(np.count_nonzero(~unknown & ~given))
 
 
@@ -308,29 +242,17 @@ def optional_times(c: EventColumns, name: str, times: Times) -> Ragged:
     """Return a field of lists of times, -1 for null."""
     if c.none(name):
         return Ragged.empty(len(c))
-    rows = [() if x is UNSET else x for x in c[name]]
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    flat = list(chain.from_iterable(rows))
-    ns = times.ns(name, [0.0 if x is None else x for x in flat], np.repeat(np.arange(len(rows)), lengths))
-    return Ragged.from_lengths(np.where(np.array([x is None for x in flat], np.bool_), -1, ns), lengths)
-
-
-def ragged_integers(c: EventColumns, name: str) -> Ragged:
-    """Return a field of lists of integers."""
-    return Ragged.empty(len(c)) if c.none(name) else Ragged.from_rows([() if x is UNSET else x for x in c[name]])
+    rows = c.lists(name)
+    null = np.isnan(rows.values)
+    ns = times.ns(name, np.where(null, 0.0, rows.values), np.repeat(np.arange(len(rows)), rows.lengths))
+    return Ragged(np.where(null, -1, ns), rows.pointers)
 
 
 def ids(c: EventColumns) -> Ragged | None:
     """Return the ids as UTF-8, empty where an event has none; None where no event has one."""
-    missing = c.missing("id")
     if c.none("id"):
         return None
-    items = c["id"]
-    names = ["" if x is UNSET else x for x in items] if missing else items
-    if len(set(names)) != len(names) - max(0, missing - 1):
+    names, distinct = c.ids()
+    if not distinct:
         raise Odd
-    joined = "".join(names)
-    if not joined.isascii():
-        encoded = [t.encode() for t in names]
-        return Ragged.from_lengths(np.frombuffer(b"".join(encoded), np.uint8), list(map(len, encoded)))
-    return Ragged.from_lengths(np.frombuffer(joined.encode(), np.uint8), np.fromiter(map(len, names), np.int64, len(names)))
+    return names

@@ -11,8 +11,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -23,13 +24,17 @@ from commcanary_lab.errors import FormatError, InputError, TimingError
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace import decode_v1 as decode
 from commcanary_lab.trace.check_v1 import check_document
-from commcanary_lab.trace.decode_v1 import EventColumns, Odd, Times
+from commcanary_lab.trace.decode_v1 import Odd, Times
+from commcanary_lab.trace.events_v1 import EventColumns, count_keys_of
 from commcanary_lab.trace.invariants import fits_members, fits_widths
 from commcanary_lab.trace.lab_v1 import LabSection, default_notes, read_lab_section
 from commcanary_lab.trace.model import ImportCoverage, Trace
 from commcanary_lab.trace.ops import DTYPE_BYTES, REDUCTIONS
 from commcanary_lab.trace.schema_v1 import EVENT_FIELDS, FORMAT, IGNORED_FIELDS, TOP_FIELDS, TraceV1, narrowed
 from commcanary_lab.trace.timing import check_timing, in_time_order
+
+if TYPE_CHECKING:
+    from commcanary_lab.trace.scan import FileScan
 
 __all__ = ["read_json", "read_json_bytes"]
 
@@ -85,8 +90,9 @@ def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False,
     warnings: tuple[str, ...] = ()
     try:
         with _collector_paused():
-            decoded, columns, odd = _decoded(data, file)
-            limits.check_events(len(columns), file)
+            decoded, columns, odd = _decoded(data, file, limits)
+            if decoded.format != FORMAT:
+                raise Odd
             if check or odd:
                 findings = check_document(data, file, round_ns=round_ns)
                 findings.raise_problems()
@@ -97,64 +103,68 @@ def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False,
         raise FormatError(f"not a {FORMAT} document: {e}", file=file, remedy="re-export the trace") from None
 
 
-def _decoded(data: bytes, file: str) -> tuple[TraceV1, EventColumns, bool]:
+def _decoded(data: bytes, file: str, limits: Limits) -> tuple[TraceV1, EventColumns, bool]:
     """Return the document, its columns, and whether keys are duplicate or unknown, so that the complete checker has to look at the file."""
-    if len(data) <= SMALL_BYTES:
-        decoded = _document(data, TraceV1)
-        columns = EventColumns(decoded.events)
-        try:
-            document = loads_strict(data, file)
-        except InputError:
-            return decoded, columns, True
-        known = frozenset(EVENT_FIELDS)
-        odd = not document.keys() <= set(TOP_FIELDS) or any(e.keys() - known for e in document["events"])
-        return decoded, columns, odd
-    from commcanary_lab.trace.scan import count_keys, key_hash
+    if len(data) > SMALL_BYTES:
+        from commcanary_lab.trace.scan import scan_file
 
-    found = count_keys(data)
-    if found is None:
-        decoded = _document(data, TraceV1)
-        return decoded, EventColumns(decoded.events), True
-    hashes = {key_hash(name): name for name in EVENT_FIELDS}
-    counts = {hashes[h]: n for h, n in found.event_keys.items() if h in hashes}
-    # only the fields that occur: smaller objects decode and transpose faster
-    decoded = _document(data, narrowed(frozenset(counts)))
-    columns = EventColumns(decoded.events, counts)
-    odd = found.repeated or len(counts) < len(found.event_keys) or _nested_keys(columns) != found.nested
+        found = scan_file(data)
+        if found is not None:
+            return _in_batches(data, found, file, limits)
+    decoded = msgspec.json.decode(data, type=TraceV1)
+    limits.check_events(len(decoded.events), file)
+    columns = EventColumns(EVENT_FIELDS)
+    columns.add(decoded.events)
+    if len(data) > SMALL_BYTES:  # too many different keys for the scan
+        return decoded, columns, True
+    try:
+        document = loads_strict(data, file)
+    except InputError:
+        return decoded, columns, True
+    known = frozenset(EVENT_FIELDS)
+    return decoded, columns, not document.keys() <= set(TOP_FIELDS) or any(e.keys() - known for e in document["events"])
+
+
+def _in_batches(data: bytes, found: FileScan, file: str, limits: Limits) -> tuple[TraceV1, EventColumns, bool]:
+    """Decode a scanned file: what is around the events, then the events in batches."""
+    from commcanary_lab.trace.scan import key_hash
+
+    limits.check_events(found.events, file)
+    if found.array is None or found.repeated or data[found.array[1]] != ord("]"):
+        raise Odd
+    names = {key_hash(name): name for name in EVENT_FIELDS}
+    counts = {names[h]: n for h, n in found.event_keys.items() if h in names}
+    begin, end = found.array
+    decoded = msgspec.json.decode(data[: begin + 1] + data[end:], type=TraceV1)
+    # only the fields that occur: smaller objects decode and pack faster
+    decoder = msgspec.json.Decoder(list[narrowed(frozenset(counts))])  # type: ignore[misc]
+    columns = EventColumns(counts, [name for name, n in counts.items() if n == found.events])
+    for batch in _batches(data, found.cuts, begin, end):
+        columns.add(decoder.decode(batch))
+    if len(columns) != found.events:
+        raise Odd
+    odd = len(counts) < len(found.event_keys) or columns.nested_keys() != found.nested
     return decoded, columns, odd or _outside_keys(decoded) != found.outside
 
 
-def _document(data: bytes, type_: type[TraceV1]) -> TraceV1:
-    decoded = msgspec.json.decode(data, type=type_)
-    if decoded.format != FORMAT:
+def _batches(data: bytes, cuts: tuple[int, ...], begin: int, end: int) -> Iterator[bytes]:
+    """Cut the list of events into lists; whatever a list would not have at a cut is refused."""
+    white = b" \t\r\n"
+    first = cuts[0] if cuts else end
+    if data[begin + 1 : first].strip(white):
         raise Odd
-    return decoded
-
-
-def _nested_keys(columns: EventColumns) -> int:
-    """How many keys the objects inside events have."""
-    count = 0 if columns.none("rank_arrival_us") else sum(len(a) for a in columns["rank_arrival_us"] if type(a) is dict)
-    for name in IGNORED_FIELDS:
-        if not columns.none(name):
-            count += sum(_count_keys(msgspec.json.decode(raw)) for raw in columns[name] if raw is not UNSET)
-    return count
+    for start, stop in pairwise(cuts):
+        part = data[start:stop].rstrip(white)
+        if not part.endswith(b","):
+            raise Odd
+        yield b"[" + part[:-1] + b"]"
+    if cuts:
+        yield b"[" + data[cuts[-1] : end] + b"]"
 
 
 def _outside_keys(decoded: TraceV1) -> int:
     parts = [part for part in (decoded.workload, decoded.system) if part is not UNSET]
-    return 2 + len(parts) + sum(map(_count_keys, parts))
-
-
-def _count_keys(value: Any) -> int:
-    count, stack = 0, [value]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, dict):
-            count += len(part)
-            stack += part.values()
-        elif isinstance(part, list):
-            stack += part
-    return count
+    return 2 + len(parts) + sum(map(count_keys_of, parts))
 
 
 @contextmanager
@@ -195,7 +205,7 @@ def _build(decoded: TraceV1, c: EventColumns, times: Times, limits: Limits, warn
         compute_before_ns=times.column(c, "compute_before_us"),
         overlap_ns=overlap, observed_exposed_ns=observed, pressure=decode.integers(c, "compute_pressure", np.float64),
         arrival_ns=arrival, arrival_known=arrival_known, observers=observers, rank_sets=rank_sets,
-        splits=decode.ragged_integers(c, "lab_splits"),
+        splits=c.lists("lab_splits"),
         duration_ns=decode.optional_times(c, "lab_duration_us", times),
         rank_start_ns=decode.optional_times(c, "lab_rank_start_us", times),
         ids=decode.ids(c),

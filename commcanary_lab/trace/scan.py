@@ -1,7 +1,7 @@
-"""A compiled scan of the keys of a large trace file.
+"""A compiled scan of a large trace file: its keys, and where its events are.
 
 msgspec drops unknown fields and lets the last of two duplicate keys win. This scan counts the keys, so that a
-large file needs the slow checker only when something is odd with it.
+large file needs the slow checker only when something is odd with it, and cuts the events into batches.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["KeyCounts", "count_keys", "key_hash"]
+__all__ = ["BATCH", "FileScan", "key_hash", "scan_file"]
 
 _PRIME = np.uint64(0x100000001B3)
 _BASIS = np.uint64(0xCBF29CE484222325)
 _SLOTS = 256
+
+#: Events per batch: their objects stay in the cache of one core.
+BATCH = 1500
 
 
 def key_hash(name: str) -> int:
@@ -28,8 +31,8 @@ def key_hash(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class KeyCounts:
-    """How often keys occur in a trace file.
+class FileScan:
+    """What a trace file consists of.
 
     Attributes
     ----------
@@ -41,12 +44,21 @@ class KeyCounts:
         All other keys: the top level, workload and system.
     repeated : bool
         Whether an event has a key twice.
+    events : int
+        How many events there are.
+    array : tuple of int
+        Where the bracket that opens the list of events is, and the one that closes it; None if there is not exactly one list.
+    cuts : tuple of int
+        Where the first event of each batch of `BATCH` begins.
     """
 
     event_keys: dict[int, int]
     nested: int
     outside: int
-    repeated: bool = False
+    repeated: bool
+    events: int
+    array: tuple[int, int] | None
+    cuts: tuple[int, ...]
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
@@ -56,12 +68,16 @@ def _scan(
     hashes: npt.NDArray[np.uint64],
     counts: npt.NDArray[np.int64],
     last: npt.NDArray[np.int64],
-) -> tuple[int, int, int, bool]:
-    """Count keys; those of objects at depth 3 under the root key ``events`` by hash.
+    cuts: npt.NDArray[np.int64],
+    batch: int,
+) -> tuple[int, int, int, bool, int, int, int, int]:
+    """Count keys, those of objects at depth 3 under the root key ``events`` by hash, and find the events.
 
-    Returns (kinds or -1 if too many, nested, outside, whether an event repeats a key). `last` is scratch: where each kind was seen last.
+    Returns (kinds or -1 if too many, nested, outside, whether an event repeats a key, events, lists of events, begin and end of the
+    last such list). `last` is scratch: where each kind was seen last.
     """
     start, repeated = -1, False
+    events, arrays, begin, end = 0, 0, -1, -1
     depth, kinds, nested, outside, i, n = 0, 0, 0, 0, 0, len(data)
     in_events = False
     while i < n:
@@ -89,7 +105,7 @@ def _scan(
                         k += 1
                     if k == kinds:
                         if kinds == len(hashes):
-                            return -1, nested, outside, repeated
+                            return -1, nested, outside, repeated, events, arrays, begin, end
                         hashes[k] = h
                         kinds += 1
                     counts[k] += 1
@@ -102,31 +118,57 @@ def _scan(
             depth += 1
             if depth == 3:
                 start = i
+                if in_events:
+                    if events % batch == 0:
+                        cuts[events // batch] = i
+                    events += 1
+            elif depth == 2 and in_events:
+                arrays += 1
+                begin = i
         elif c == 125 or c == 93:
             depth -= 1
+            if depth == 1 and in_events:
+                end = i
         i += 1
-    return kinds, nested, outside, repeated
+    return kinds, nested, outside, repeated, events, arrays, begin, end
 
 
-def count_keys(data: bytes) -> KeyCounts | None:
-    """Count the keys of a trace file.
+def scan_file(data: bytes, batch: int = BATCH) -> FileScan | None:
+    """Scan a trace file.
+
+    Parameters
+    ----------
+    data : bytes
+        The file; whether it is well formed is for the parser to say.
+    batch : int
+        Events per batch.
 
     Returns
     -------
-    KeyCounts, or None if there are too many different keys to be a trace.
+    FileScan, or None if there are too many different keys to be a trace.
 
     Examples
     --------
-    >>> c = count_keys(b'{"events": [{"op": "x", "rank_arrival_us": {"0": 1}}, {"op": "y"}], "system": {"a": {"b": 1}}}')
-    >>> c.event_keys[key_hash("op")], c.nested, c.outside
-    (2, 1, 4)
-    >>> count_keys(b'{"events": [{"op": "x", "op": "y"}]}').repeated
+    >>> c = scan_file(b'{"events": [{"op": "x", "rank_arrival_us": {"0": 1}}, {"op": "y"}], "system": {"a": {"b": 1}}}', 1)
+    >>> c.event_keys[key_hash("op")], c.nested, c.outside, c.events, c.array, c.cuts
+    (2, 1, 4, 2, (11, 65), (12, 54))
+    >>> scan_file(b'{"events": [{"op": "x", "op": "y"}]}').repeated
     True
     """
     hashes = np.zeros(_SLOTS, np.uint64)
     counts = np.zeros(_SLOTS, np.int64)
     last = np.full(_SLOTS, -1, np.int64)
-    kinds, nested, outside, repeated = _scan(np.frombuffer(data, np.uint8), np.uint64(key_hash("events")), hashes, counts, last)
+    cuts = np.zeros(len(data) // (3 * batch) + 2, np.int64)  # an event and its comma take three bytes or more
+    found = _scan(np.frombuffer(data, np.uint8), np.uint64(key_hash("events")), hashes, counts, last, cuts, batch)
+    kinds, nested, outside, repeated, events, arrays, begin, end = found
     if kinds < 0:
         return None
-    return KeyCounts(dict(zip(hashes[:kinds].tolist(), counts[:kinds].tolist(), strict=True)), nested, outside, bool(repeated))
+    return FileScan(
+        dict(zip(hashes[:kinds].tolist(), counts[:kinds].tolist(), strict=True)),
+        nested,
+        outside,
+        bool(repeated),
+        events,
+        (begin, end) if arrays == 1 and begin < end else None,
+        tuple(cuts[: -(-events // batch)].tolist()),
+    )

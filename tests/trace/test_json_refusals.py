@@ -17,6 +17,7 @@ from commcanary_lab.errors import FormatError, InputError, LabError, LimitError,
 from commcanary_lab.limits import Limits
 from commcanary_lab.trace import Trace
 from commcanary_lab.trace.json_v1 import SMALL_BYTES, read_json, read_json_bytes
+from commcanary_lab.trace.scan import BATCH
 from commcanary_lab.trace.schema_v1 import EVENT_FIELDS
 from tests.strategies import texts
 
@@ -489,3 +490,51 @@ def test_large_files_are_refused_like_small_ones(events: list[Mapping[str, Any]]
         assert small.first_difference(large, ignore=["workload"]) is None
     else:
         assert small == large
+
+
+#: Three batches and a bit; the events differ, so that a batch in the wrong place is seen.
+MANY = [{**EVENT, "id": f"e{i}", "bytes": 1 + i % 997, **({"tag": f"t{i}"} if i % 7 else {})} for i in range(3 * BATCH + 5)]
+
+
+def test_batches_are_put_together_like_the_whole_file() -> None:
+    trace = read_json_bytes(encode(MANY))
+    assert trace.size_bytes.tolist() == [e["bytes"] for e in MANY]
+    assert trace.tag.to_list() == [e.get("tag") for e in MANY]
+    assert [trace.ids.row(i).tobytes().decode() for i in range(len(trace))] == [e["id"] for e in MANY]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("event", [0, 1, BATCH - 1, BATCH, 2 * BATCH, 3 * BATCH + 4])
+@pytest.mark.parametrize("damage", ["comma", "commas", "junk", "number", "closed", "twice", "id", "type"])
+def test_damage_at_the_edges_of_batches(event: int, damage: str, indent: int | None) -> None:
+    text = json.dumps({"format": "commcanary.trace.v1", "events": MANY}, indent=indent)
+    at = text.index(f'"id": "e{event}"')
+    start = text.rindex("{", 0, at)
+    match damage:
+        case "comma":
+            comma = text.find(",", text.index("}", at)) if event < len(MANY) - 1 else text.rindex(",", 0, start)
+            text = text[:comma] + " " + text[comma + 1 :]
+        case "commas":
+            text = text[:start] + ", " + text[start:]
+        case "junk":
+            text = text[:start] + "x" + text[start:]
+        case "number":
+            text = text[:start] + "1, " + text[start:]
+        case "closed":
+            text = text[: text.rindex("]")] + "}" + text[text.rindex("]") + 1 :]
+        case "twice":
+            text = text[:start] + '{"op": "barrier", ' + text[start + 1 :]
+        case "id":
+            text = text[:at] + f'"id": "e{(event + BATCH) % len(MANY)}"' + text[at + len(f'"id": "e{event}"') :]
+        case "type":
+            text = text[:start] + '{"gap_us": "1", ' + text[start + 1 :]
+    with pytest.raises(InputError) as e:
+        read_json_bytes(text.encode(), file="t.json")
+    assert "not a commcanary.trace.v1 document" not in str(e.value), "the checker found nothing to explain"
+
+
+@pytest.mark.parametrize("end", ["", "]", "}", "]}]", "]} x", '], "events": []}'])
+def test_a_file_that_ends_wrongly(end: str) -> None:
+    text = json.dumps({"format": "commcanary.trace.v1", "events": MANY})
+    with pytest.raises(InputError):
+        read_json_bytes((text[:-2] + end).encode(), file="t.json")
