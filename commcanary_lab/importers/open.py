@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from commcanary_lab._collector import collector_paused
 from commcanary_lab.errors import FormatError, InputError, Problem, UsageError
 from commcanary_lab.importers import FORMATS, Format, format_named, known_formats
 from commcanary_lab.importers._text import PACKERS, peek, read_source
@@ -89,7 +90,8 @@ def open_trace(
     options = {name: value for name, value in {**given, "round_ns": round_ns, "check": check}.items() if name in chosen.options}
     if "align_ends" in options:
         options["align_ends"] = align_ends
-    return chosen.read(files, **options, limits=limits)
+    with collector_paused():
+        return chosen.read(files, **options, limits=limits)
 
 
 def _takers(option: str) -> str:

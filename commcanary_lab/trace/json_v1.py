@@ -6,10 +6,8 @@ of `check_v1` runs over the file and lists every error.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from commcanary_lab._collector import collector_paused
 from commcanary_lab.canonical import loads_strict
 from commcanary_lab.errors import FormatError, InputError, TimingError
 from commcanary_lab.limits import DEFAULT, Limits
@@ -89,7 +88,7 @@ def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False,
     data = data.removeprefix(_BOM)
     warnings: tuple[str, ...] = ()
     try:
-        with _collector_paused():
+        with collector_paused():
             decoded, columns, odd = _decoded(data, file, limits)
             if decoded.format != FORMAT:
                 raise Odd
@@ -165,18 +164,6 @@ def _batches(data: bytes, cuts: tuple[int, ...], begin: int, end: int) -> Iterat
 def _outside_keys(decoded: TraceV1) -> int:
     parts = [part for part in (decoded.workload, decoded.system) if part is not UNSET]
     return 2 + len(parts) + sum(map(count_keys_of, parts))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Decoding makes many objects and no cycles; the cyclic collector would only walk them again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _build(decoded: TraceV1, c: EventColumns, times: Times, limits: Limits, warnings: tuple[str, ...]) -> Trace:
