@@ -24,6 +24,7 @@ __all__ = [
     "Paths",
     "SaltFile",
     "check_output",
+    "is_canary",
     "load_artifact",
     "load_backends_file",
     "load_events",
@@ -54,7 +55,7 @@ def load_trace(
     """Open a trace and print its warnings."""
     from commcanary_lab.importers.open import open_trace
 
-    if format is None and len(paths) == 1 and _is_canary(paths[0]):
+    if format is None and len(paths) == 1 and is_canary(paths[0]):
         raise InputError(
             "is a canary, not a trace",
             file=str(paths[0]),
@@ -90,7 +91,7 @@ def load_artifact(path: Path) -> Canary | Trace:
     """Open a canary or a trace, recognised by content."""
     if not path.exists():
         raise InputError("does not exist", file=str(path), remedy="check the path")
-    if _is_canary(path):
+    if is_canary(path):
         from commcanary_lab.canary.read import read_canary
 
         with busy(f"reading {path}"):
@@ -100,7 +101,7 @@ def load_artifact(path: Path) -> Canary | Trace:
 
 def load_events(paths: list[Path], *, format: str | None = None, **options: Any) -> Trace:
     """Open a trace, or the program of a canary as one; notes say so where its times are approximate."""
-    if format is not None or len(paths) != 1 or any(options.values()) or not _is_canary(paths[0]):
+    if format is not None or len(paths) != 1 or any(options.values()) or not is_canary(paths[0]):
         return load_trace(paths, format=format, **options)
     from dataclasses import replace
 
@@ -120,7 +121,7 @@ def load_events(paths: list[Path], *, format: str | None = None, **options: Any)
 _CANARY = (re.compile(rb'\s*\{\s*"(bounded|clock)"\s*:'), re.compile(rb'"format"\s*:\s*"commcanary_lab\.canary\.v'))
 
 
-def _is_canary(path: Path) -> bool:
+def is_canary(path: Path) -> bool:
     """Whether the first or last bytes of a file are those of a canary; the format itself may stand anywhere between them."""
     try:
         with path.open("rb") as f:

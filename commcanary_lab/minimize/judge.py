@@ -8,7 +8,6 @@ from functools import cached_property
 
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import UsageError
-from commcanary_lab.minimize.identities import IdentityTable
 from commcanary_lab.minimize.worst import smallest_tail_recall, worst_error
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.simulate.models import CostModel, get_model
@@ -97,15 +96,11 @@ class Judge:
         """Reports of the source, one per backend."""
         return [simulate_prepared(self.prepared, b, model=self.model) for b in self.backends]
 
-    @cached_property
-    def _identities(self) -> IdentityTable:
-        return IdentityTable(self.prepared)
-
     def prepare(self, canary: Canary) -> Prepared:
         """Return a canary of all events, prepared; what its events share with the source's is not computed again."""
         found = prepare(canary.trace, self.assume)
         if len(found) == len(self.prepared):
-            found.__dict__["identity"] = self._identities.of(slice(None), found._assumed_trace.arrival_ns)
+            found.__dict__["identity"] = self.prepared.identities.of(found.assumed_arrival_ns)
         return found
 
     def judge(self, canary: Canary) -> Judgement:

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.errors import LabError, UsageError
-from commcanary_lab.minimize.identities import IdentityTable
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.simulate.engine import Samples, run
 from commcanary_lab.simulate.models import CostModel, get_model
@@ -144,11 +143,6 @@ class SubsetOracle:
         self._known: dict[bytes, Answer] = {}
         # where starts govern only some events, a subset may have others governing: derived by the slow, general rule
         self._plain_gaps = trace.start_ns.all_known or trace.start_ns.none_known
-        self._arrival = self.prepared._assumed_trace.arrival_ns
-
-    @cached_property
-    def _identities(self) -> IdentityTable:
-        return IdentityTable(self.prepared)
 
     @cached_property
     def _whole(self) -> list[Samples]:
@@ -222,7 +216,7 @@ class SubsetOracle:
             resource=whole.resource[rows],
         )
         # cached properties of a frozen instance: filled here from the shared table
-        out.__dict__["identity"] = self._identities.of(rows, self._arrival.take(rows))
+        out.__dict__["identity"] = whole.identities.of(whole.assumed_arrival_ns.take(rows), rows)
         return out
 
 

@@ -16,15 +16,14 @@ import numpy.typing as npt
 
 from commcanary_lab.canary.bounded import bound_streams
 from commcanary_lab.canary.codec import encode
-from commcanary_lab.canary.commit import Committer, locator
-from commcanary_lab.canary.compile import _clock_error, _exact_streams, _structure, compile_trace
-from commcanary_lab.canary.fields import split_trace
-from commcanary_lab.canary.grammar import Grammar
-from commcanary_lab.canary.model import Canary, SourceStatement, largest_errors
+from commcanary_lab.canary.commit import Committer
+from commcanary_lab.canary.compile import compile_trace
+from commcanary_lab.canary.fields import EventFields, split_trace
+from commcanary_lab.canary.model import Canary, SourceStatement
 from commcanary_lab.canary.streams import DEFAULT_SCALES, BoundedStream, ExactStream, StepStream
+from commcanary_lab.canary.structure import Structure, assembled, flat_structure, nested_structure, state_source
 from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.errors import UsageError
-from commcanary_lab.trace.measure import canonical_size
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.signatures import factorize
 
@@ -90,14 +89,11 @@ class Recipe:
 class _Form:
     """One program form: its steps, and their streams at every level asked for so far."""
 
-    def __init__(self, fields: Any, program: Grammar, step_of_event: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64]) -> None:
-        self.program, self.symbols = program, symbols
-        self.order = np.argsort(step_of_event, kind="stable")
-        self.bounds = np.concatenate([[0], np.cumsum(np.bincount(step_of_event, minlength=len(symbols)))])
-        self.exact = _exact_streams(fields, self.order, self.bounds, symbols)
-        self.group_of_step, first = factorize([symbols[:, 0]]) if len(symbols) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.group_of_step, first = factorize([structure.signature]) if len(structure.streams) else (np.zeros(0, np.int64),) * 2
         self.group_count = len(first)
-        self.levels: dict[str, tuple[StepStream, ...]] = {EXACT: tuple(self.exact)}
+        self.levels: dict[str, tuple[StepStream, ...]] = {EXACT: structure.streams}
 
 
 class Plan:
@@ -132,31 +128,19 @@ class Plan:
         self._canaries: dict[Recipe, Canary] = {}
 
     @cached_property
-    def _fields(self) -> Any:
+    def _fields(self) -> EventFields:
         return split_trace(self.trace)
 
     @cached_property
     def _source(self) -> SourceStatement:
-        t = self.trace
-        return SourceStatement(
-            events=len(t),
-            start=0,
-            stop=len(t),
-            size_bytes=canonical_size(t),
-            root=Committer(t, self.salt).digest(0, len(t)),
-            locator=locator(t, self.salt),
-            salted=bool(self.salt),
-            format=t.source_format,
-            records_read=t.coverage.read,
-            records_used=t.coverage.used,
-        )
+        return state_source(self.trace, self.trace, 0, self.salt)
 
     def _form(self, name: str) -> _Form:
         if name not in self._forms:
             if name == "nested":
-                self._forms[name] = _Form(self._fields, *_structure(self._fields, by_timing=True))
+                self._forms[name] = _Form(nested_structure(self._fields, by_timing=True))
             elif name == "flat":
-                self._forms[name] = _Form(self._fields, *_flat(self._fields))
+                self._forms[name] = _Form(flat_structure(self._fields))
             else:
                 raise UsageError(f"no program form {name!r}", remedy="known: lossless, nested, flat")
         return self._forms[name]
@@ -169,8 +153,8 @@ class Plan:
 
     def same_program(self) -> bool:
         """True when the nested program has no loop and one step per operation, so that the flat one is the same."""
-        nested, flat = self._form("nested"), self._form("flat")
-        return nested.program.rule_count == 1 and len(nested.symbols) == len(flat.symbols)
+        nested, flat = self._form("nested").structure, self._form("flat").structure
+        return nested.program.rule_count == 1 and len(nested.streams) == len(flat.streams)
 
     def group_count(self, program: str) -> int:
         """Return how many signature groups a program form has."""
@@ -184,12 +168,12 @@ class Plan:
 
     def _streams(self, form: _Form, level: str) -> tuple[StepStream, ...]:
         if level not in form.levels:
-            committer = Committer(self.trace.rows(form.order), self.salt)
+            committer = Committer(self.trace.rows(form.structure.order), self.salt)
             if level.startswith("records="):
-                found = bound_streams(form.exact, committer, records_of_level(level), {})
+                found = bound_streams(form.structure.streams, committer, records_of_level(level), {})
             else:
                 factor = float(level.removeprefix("scale="))
-                found = bound_streams(form.exact, committer, None, {n: v * factor for n, v in DEFAULT_SCALES.items()})
+                found = bound_streams(form.structure.streams, committer, None, {n: v * factor for n, v in DEFAULT_SCALES.items()})
             form.levels[level] = found
         return form.levels[level]
 
@@ -219,43 +203,16 @@ class Plan:
         return canary
 
     def _assembled(self, form: _Form, streams: tuple[StepStream, ...]) -> Canary:
-        fields = self._fields
-        signature, pattern = form.symbols.T
-        errors: dict[str, float] = largest_errors(streams)
-        canary = Canary(
-            fields.signatures,
-            fields.patterns,
-            form.program,
-            signature,
-            pattern,
-            streams,
-            fields.splits,
-            fields.clock,
-            self._source,
-            errors,
-            self.trace.notes,
-        )
-        errors["clock_ns"] = _clock_error(self.trace, canary)
-        return canary
+        return assembled(self.trace, self._fields, self._source, form.structure, streams)
 
     def group_names(self, program: str) -> tuple[str, ...]:
         """Return each signature group in words."""
         from commcanary_lab.canary.summary import step_text
 
         form = self._form(program)
-        canary = self._assembled(form, tuple(form.exact))
+        canary = self._assembled(form, form.structure.streams)
         firsts = [int(np.flatnonzero(form.group_of_step == g)[0]) for g in range(form.group_count)]
         return tuple(step_text(canary, step) for step in firsts)
-
-
-def _flat(fields: Any) -> tuple[Grammar, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The program without loops: runs of equal operations, one step per distinct operation."""
-    codes, first = factorize([fields.signature, fields.pattern])
-    cuts = np.flatnonzero(np.diff(codes)) + 1
-    starts = np.concatenate([[0], cuts]) if len(codes) else np.zeros(0, np.int64)
-    counts = np.diff(np.append(starts, len(codes)))
-    program = Grammar(codes[starts].astype(np.int32), counts.astype(np.int64), np.array([0, len(starts)], np.int64))
-    return program, codes, np.stack([fields.signature[first], fields.pattern[first]], axis=1).reshape(-1, 2)
 
 
 def _stream_size(stream: StepStream) -> int:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.errors import UnknownValueError, UsageError
+from commcanary_lab.trace.columns import Ragged
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.signatures import default_group_names, factorize, occurrence_codes
 from commcanary_lab.trace.timing import gaps_ns
+
+if TYPE_CHECKING:
+    from commcanary_lab.simulate.identity import IdentityTable
 
 __all__ = ["ASSUMABLE", "Assumptions", "Prepared", "parse_assumptions", "prepare"]
 
@@ -91,28 +96,27 @@ class Prepared:
         return occurrence_codes(self.trace)
 
     @cached_property
+    def identities(self) -> IdentityTable:
+        """Text of the noise identities, shared with every trace of the same events."""
+        from commcanary_lab.simulate.identity import IdentityTable
+
+        return IdentityTable(self.trace, *self.keys)
+
+    @cached_property
     def identity(self) -> npt.NDArray[np.uint64]:
         """Noise identity of each event."""
-        from commcanary_lab.simulate.identity import identity_hashes
-
-        return identity_hashes(self._assumed_trace, *self.keys)
+        return self.identities.of(self.assumed_arrival_ns)
 
     @cached_property
     def identity_without_skew(self) -> npt.NDArray[np.uint64]:
         """Noise identity of each event with all arrival offsets zero."""
-        from commcanary_lab.simulate.identity import identity_hashes
+        return self.identities.of(self.trace.arrival_ns, zero_offsets=True)
 
-        return identity_hashes(self.trace, *self.keys, zero_offsets=True)
-
-    @property
-    def _assumed_trace(self) -> Trace:
-        """The trace with the assumed skew in place of unknown arrivals, as far as the identity sees it."""
+    @cached_property
+    def assumed_arrival_ns(self) -> Ragged:
+        """Arrivals with the assumed skew in place of unknown ones, as far as the identity sees them."""
         if np.all(self.trace.arrival_known):
-            return self.trace
-        from dataclasses import replace
-
-        from commcanary_lab.trace.columns import Ragged
-
+            return self.trace.arrival_ns
         known = np.asarray(self.trace.arrival_known)
         lengths = np.where(known, self.trace.arrival_ns.lengths, 1)
         out = Ragged.from_lengths(np.zeros(int(lengths.sum()), np.int64), lengths)
@@ -120,7 +124,7 @@ class Prepared:
         owner = np.repeat(np.arange(len(self)), lengths)
         values[known[owner]] = self.trace.arrival_ns.take(np.flatnonzero(known)).values
         values[~known[owner]] = round(self.assumptions.get("skew_us", 0.0) * 1000)
-        return replace(self.trace, arrival_ns=Ragged(values, out.pointers), arrival_known=np.ones(len(self), np.bool_))
+        return Ragged(values, out.pointers)
 
     @cached_property
     def canonical_order(self) -> npt.NDArray[np.int64]:

@@ -12,6 +12,7 @@ from commcanary_lab.canary.commit import COLUMNS, Committer, Locator, locate, lo
 from commcanary_lab.canary.fields import assemble
 from commcanary_lab.canary.model import Canary, largest_errors
 from commcanary_lab.canary.streams import APPROXIMATED, BoundedStream
+from commcanary_lab.canary.structure import clock_error_ns
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.measure import canonical_size
 from commcanary_lab.trace.model import Trace
@@ -220,8 +221,7 @@ def bounds_checks(source: Trace, canary: Canary) -> list[Check]:
         if isinstance(stream, BoundedStream):
             checks += _interval_bounds(source, canary, step, stream, recomputed)
     actual = largest_errors(tuple(recomputed))
-    drift = np.cumsum(gaps_ns(canary.trace) - gaps_ns(source)) if recomputed else np.zeros(1, np.int64)
-    actual["clock_ns"] = int(np.abs(drift).max(initial=0))
+    actual["clock_ns"] = clock_error_ns(source, canary)
     for name in sorted(set(actual) | set(canary.errors)):
         found, stated = actual.get(name), canary.errors.get(name)
         checks.append(Check("bounds", f"largest error of {name}", found == stated, found, stated))

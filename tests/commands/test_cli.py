@@ -290,7 +290,7 @@ def test_questions_about_traces_take_canaries(cli: Any, document: Any, canary: P
 def test_a_canary_is_recognised_wherever_its_format_stands(document: Any, tmp_path: Path, cli: Any) -> None:
     import commcanary_lab as lab
     from commcanary_lab.canonical import canonical_bytes
-    from commcanary_lab.commands.inputs import _is_canary
+    from commcanary_lab.commands.inputs import is_canary
     from commcanary_lab.trace.json_v1 import read_json_bytes
     from tests.bench.gen_traces import build
 
@@ -298,7 +298,7 @@ def test_a_canary_is_recognised_wherever_its_format_stands(document: Any, tmp_pa
     lab.write(lab.compile(read_json_bytes(canonical_bytes(build("irregular", 50_000)))), path)
     data = path.read_bytes()
     assert b"canary.v1" not in data[: 1 << 16] + data[-(1 << 16) :]
-    assert _is_canary(path)
+    assert is_canary(path)
 
 
 @pytest.mark.parametrize(
