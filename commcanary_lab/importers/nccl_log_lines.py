@@ -1,0 +1,425 @@
+"""The lines of NCCL and RCCL debug logs: operations, communicators and rings, in one pass."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from commcanary_lab.importers.nccl_log_parts import Call, Instance, Process
+
+__all__ = ["LogReader", "unquoted"]
+
+_HEX = rb"(?:0x[0-9a-fA-F]+|\(nil\))"
+_CALL = rb"count (\d{1,20} datatype \d{1,9} op \d{1,9} root -?\d{1,9}) comm (0x[0-9a-fA-F]+ \[nranks=\d{1,9}\]) stream " + _HEX
+_TASK = rb"(?: task \d+ globalrank (\d{1,9}))?"
+#: An operation with nothing before its host:pid:tid, as NCCL writes it; most lines of a log.
+_PLAIN = re.compile(
+    rb"([A-Za-z0-9][\w.-]*:\d{1,9}:\d{1,9} \[-?\d{1,5}\]) NCCL INFO (\w+): opCount ([0-9a-fA-F]{1,15}) "
+    rb"sendbuff " + _HEX + rb" recvbuff " + _HEX + rb"(?: acc " + _HEX + rb")? " + _CALL + _TASK + rb"\s*\Z"
+)  # fmt: skip
+#: An operation anywhere in a line; newer versions may put further fields before the count.
+_COLL = re.compile(
+    rb"(\w+): opCount ([0-9a-fA-F]{1,15}) sendbuff " + _HEX + rb" recvbuff " + _HEX + rb"(?: \w+ [^\s:]+){0,3}? " + _CALL + _TASK
+)  # fmt: skip
+_COLL_START = re.compile(rb"\w: opCount [0-9a-fA-F]")
+_PREFIX = re.compile(rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}):(\d{1,9}):(\d{1,9})(?: \[(-?\d{1,5})\])? NCCL [A-Z]+\b ?")
+#: The same prefix behind the rest of another line, where no blank separates them.
+_GLUED = re.compile(rb"([A-Za-z][\w.-]{0,254}):(\d{1,9}):(\d{1,9})(?: \[(-?\d{1,5})\])? NCCL [A-Z]+\b ?")
+_NO_PROCESS = re.compile(rb"(?:\[(-?\d{1,5})\] )?NCCL [A-Z]+ ")
+_INDEX = re.compile(rb"\[\d+\] ")
+_INIT = re.compile(rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) n[rR]anks (\d{1,9}) cudaDev (-?\d{1,5})\b")
+_STAGE = re.compile(rb"- ?(Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)")
+_FIELD = re.compile(rb"\b(parent|splitCount|childCount|color|key|commId|commHash) (-?\d{1,20}|0x[0-9a-fA-F]{1,32})(?=[\s-])")
+_CHAIN = re.compile(rb"Ring (\d{1,4}) : (\d{1,9}(?: -> \d{1,9}){1,})\s*\Z")
+_WHOLE = re.compile(rb"(?:Ring|Channel) (\d{1,4})(?:/\d{1,4})? :((?: +\d{1,9})+)\s*\Z")
+_KERNEL = re.compile(rb"## \[[\d.]+\] \[[\d:]+\] \w+ K[LE] ")
+_CLOCK = re.compile(rb"\d{1,2}")
+_ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
+
+
+class _Origin(NamedTuple):
+    """Where a line without a certain process may come from."""
+
+    row: int
+    file: int
+    line: int
+    pointer: str
+    nranks: int
+    device: int | None
+    #: Processes whose prefixes stand before it, nearest first, then those whose lines broke off before.
+    near: tuple[tuple[Process, int | None], ...]
+    broken: tuple[tuple[Process, int | None], ...]
+
+
+_Scope: TypeAlias = tuple[Process, str]
+
+
+class LogReader:
+    """Reads logs one after another and collects what they say.
+
+    Attributes
+    ----------
+    rows_instance, rows_call, rows_op_count, rows_line, rows_file : list of int
+        One entry per operation in the order of the files: index into `instances` and `calls`, the operation count, the one-based line.
+    instances : list of Instance
+        Handles of communicators in order of appearance.
+    calls : list of Call
+        Distinct calls.
+    torn : list of (int, int)
+        File and line of operations that are cut and cannot be read.
+    guessed : list of str
+        How operations without a certain process were attributed.
+    kernel_lines : int
+        Lines of RCCL's kernel trace, which are no operations.
+    nccl_lines : int
+        Other lines of NCCL's.
+    """
+
+    def __init__(self) -> None:
+        self.rows_instance: list[int] = []
+        self.rows_call: list[int] = []
+        self.rows_op_count: list[int] = []
+        self.rows_line: list[int] = []
+        self.rows_file: list[int] = []
+        self.instances: list[Instance] = []
+        self.calls: list[Call] = []
+        self.torn: list[tuple[int, int]] = []
+        self.guessed: list[str] = []
+        self.kernel_lines = 0
+        self.nccl_lines = 0
+        self.lines = 0
+        self._numbers: dict[tuple[bytes, bytes], int] = {}
+        self._live: dict[_Scope, int] = {}
+        self._index: dict[int, int] = {}
+        self._doubts: list[_Origin] = []
+        self._broken: list[tuple[Process, int | None]] = []
+        self._starting: dict[tuple[Process, int], Instance] = {}
+        self._rings: dict[tuple[Process, int], list[tuple[int, list[int]]]] = {}
+        self._cache: dict[tuple[bytes, bytes, bytes | None], int] = {}
+        self._names: list[str] = []
+        self._has_processes: Counter[int] = Counter()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, data: bytes, name: str) -> None:
+        """Read one log.
+
+        Parameters
+        ----------
+        data : bytes
+            The content.
+        name : str
+            The file, for messages.
+        """
+        file = len(self._names)
+        self._names.append(name)
+        self._cache, self._broken = {}, []
+        plain, numbers = _PLAIN.match, self._numbers
+        add_instance, add_call = self.rows_instance.append, self.rows_call.append
+        add_count, add_line = self.rows_op_count.append, self.rows_line.append
+        before, number = len(self.rows_line), 0
+        for number, line in enumerate(io.BytesIO(unquoted(data)), 1):
+            m = plain(line)
+            if m is None:
+                self._other(line, file, number)
+                continue
+            prefix, op, op_count, blob, comm, stated = m.groups()
+            instance = self._cache.get((prefix, comm, stated))
+            if instance is None:
+                instance = self._plain_instance(prefix, comm, stated, file)
+                if instance is None:  # the prefix is a time of day
+                    self._operations(line, file, number)
+                    continue
+            call = numbers.get((op, blob))
+            if call is None:
+                call = self._call(op, blob)
+            add_instance(instance)
+            add_call(call)
+            add_count(int(op_count, 16))
+            add_line(number)
+        self.lines += number
+        self.rows_file += [file] * (len(self.rows_line) - before)
+
+    def finish(self) -> None:
+        """Decide about what no single line decides: operations without a process, rings without a communicator."""
+        for doubt in self._doubts:
+            self.rows_instance[doubt.row] = self._settle(doubt)
+        self._doubts = []
+        for (process, _), rings in self._rings.items():
+            mine = [i for i in self.instances if i.process == process]
+            if len(mine) == 1:
+                for channel, chain in rings:
+                    _link(mine[0], channel, chain)
+        self._rings = {}
+
+    def where(self, row: int) -> str:
+        """Return file and line of an operation, for messages."""
+        return f"{self._names[self.rows_file[row]]}: line {self.rows_line[row]}"
+
+    def place(self, file: int, line: int) -> str:
+        """Return file and line, for messages."""
+        return f"{self._names[file]}: line {line}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the files."""
+        return tuple(self._names)
+
+    def peers(self) -> dict[int, set[int]]:
+        """Peers of the messages of each handle."""
+        messages = {code: call.root for code, call in enumerate(self.calls) if call.op in ("Send", "Recv")}
+        out: dict[int, set[int]] = {}
+        if messages:
+            for instance, call in zip(self.rows_instance, self.rows_call, strict=True):
+                if call in messages:
+                    out.setdefault(instance, set()).add(messages[call])
+        return out
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def _call(self, op: bytes, blob: bytes) -> int:
+        count, _, datatype, _, reduction, _, root = blob.split()
+        self._numbers[(op, blob)] = code = len(self.calls)
+        self.calls.append(Call(op.decode(), int(count), int(datatype), int(reduction), int(root)))
+        return code
+
+    def _plain_instance(self, prefix: bytes, comm: bytes, stated: bytes | None, file: int) -> int | None:
+        text, _, device = prefix.partition(b" ")
+        host, pid, tid = text.rsplit(b":", 2)
+        if _is_clock(host, pid, tid):
+            return None
+        self._has_processes[file] += 1
+        code = self._operation_instance(Process(_text(host), int(pid)), comm, int(device[1:-1]), stated, file)
+        self._cache[(prefix, comm, stated)] = code
+        return code
+
+    def _operation_instance(self, process: Process, comm: bytes, device: int | None, stated: bytes | None, file: int) -> int:
+        """The handle that an operation names; the first operation makes it where no set-up line did."""
+        pointer, nranks = _comm(comm)
+        code = self._live.get((process, pointer))
+        if code is None or self.instances[code].nranks != nranks:
+            code = self._new(Instance(process, pointer, nranks, file, device=device))
+        if stated is not None:
+            self.instances[code].stated_ranks.add(int(stated))
+        return code
+
+    def _new(self, instance: Instance) -> int:
+        code = self._live[(instance.process, instance.pointer)] = len(self.instances)
+        self._index[id(instance)] = code
+        self.instances.append(instance)
+        return code
+
+    def _other(self, line: bytes, file: int, number: int) -> None:
+        """A line that is no plain operation."""
+        if b"opCount" in line and _COLL_START.search(line):
+            self._operations(line, file, number)
+        elif b"NCCL" not in line:
+            return
+        self.nccl_lines += 1
+        if b"- " in line and (stage := _STAGE.search(line)) is not None and (m := _INIT.search(line)) is not None:
+            self._set_up(line, m, stage, file)
+        elif b" : " in line and (b"Ring " in line or b"Channel " in line):
+            self._ring(line, file)
+        elif b"## [" in line and _KERNEL.search(line):
+            self.kernel_lines += 1
+        else:
+            self._note_broken(line, file)
+
+    def _operations(self, line: bytes, file: int, number: int) -> None:
+        """Operations behind launcher tags, and torn lines."""
+        found = list(_COLL.finditer(line))
+        prefixes = [p for p in _GLUED.finditer(line)] if len(found) > 1 or not found else []
+        prefixes = prefixes or [p for p in _PREFIX.finditer(line) if not _is_clock(*p.group(1, 2, 3))]
+        self._has_processes[file] += len(prefixes)
+        used, cut = 0, len(_COLL_START.findall(line)) - len(found)
+        for m in found:
+            before = [p for p in prefixes[used:] if p.end() <= m.start()]
+            used += len(before)
+            self._operation(m, line, before, file, number, cut > 0 or len(found) > 1)
+        self._broken += [_holder(p) for p in prefixes[used:]]
+        self.torn += [(file, number)] * cut
+
+    def _operation(self, m: re.Match[bytes], line: bytes, before: list[re.Match[bytes]], file: int, number: int, torn: bool) -> None:
+        op, op_count, blob, comm, stated = m.groups()
+        near = tuple(_holder(p) for p in reversed(before))
+        gap = line[before[-1].end() : m.start()] if before else b""
+        pointer, nranks = _comm(comm)
+        if len(near) == 1 and not torn and (not gap or _INDEX.fullmatch(gap)):
+            code = self._operation_instance(near[0][0], comm, near[0][1], stated, file)
+        else:
+            bare = _NO_PROCESS.search(line, 0, m.start())
+            device = int(bare.group(1)) if bare is not None and bare.group(1) is not None else None
+            self._doubts.append(_Origin(len(self.rows_instance), file, number, pointer, nranks, device, near, tuple(self._broken[-4:])))
+            self._broken += near[1:]
+            code = -1
+        self.rows_instance.append(code)
+        self.rows_call.append(call if (call := self._numbers.get((op, blob))) is not None else self._call(op, blob))
+        self.rows_op_count.append(int(op_count, 16))
+        self.rows_line.append(number)
+
+    def _settle(self, doubt: _Origin) -> int:
+        """Attribute an operation whose process no line states for certain."""
+        where = self.place(doubt.file, doubt.line)
+        owners = {
+            i.process: code
+            for code, i in enumerate(self.instances)
+            if i.pointer == doubt.pointer and i.nranks == doubt.nranks and i.process.pid >= 0
+        }
+        if doubt.near:  # torn: several prefixes before it, or something between prefix and operation
+            near = [(_unglued(p, owners), d) for p, d in doubt.near]
+            process, device = next(((p, d) for p, d in near if p in owners), near[0])
+            self.guessed.append(f"{where}: a torn line: its operation is taken as one of {process.label}")
+        else:
+            hint = next((h for h in reversed(doubt.broken) if h[0] in owners), None)
+            if hint is None and len(owners) == 1:
+                hint = (next(iter(owners)), None)
+            if hint is None:
+                return self._unknown(doubt, where)
+            process, device = hint
+            self.guessed.append(f"{where}: no host:pid:tid: guessed as {process.label}, which has a communicator {doubt.pointer}")
+        if process in owners:
+            return owners[process]
+        return self._new(Instance(process, doubt.pointer, doubt.nranks, doubt.file, device=device))
+
+    def _unknown(self, doubt: _Origin, where: str) -> int:
+        """The handle of an operation whose process stays unknown."""
+        nobody = Process(self._names[doubt.file], -1)
+        code = self._live.get((nobody, doubt.pointer))
+        if code is None or self.instances[code].nranks != doubt.nranks:
+            code = self._new(Instance(nobody, doubt.pointer, doubt.nranks, doubt.file, device=doubt.device))
+        if self._has_processes[doubt.file]:  # other lines of the file have a process: this one is torn
+            self.instances[code].doubtful = not self.instances[code].has_init
+            perhaps = f"; perhaps {doubt.broken[-1][0].label}, whose line broke off before" if doubt.broken else ""
+            self.guessed.append(f"{where}: no host:pid:tid: the process is unknown{perhaps}")
+        return code
+
+    def _note_broken(self, line: bytes, file: int) -> None:
+        """Remember a prefix whose line broke off right behind it, as torn writes leave it."""
+        prefixes = [p for p in _PREFIX.finditer(line) if not _is_clock(*p.group(1, 2, 3))]
+        self._has_processes[file] += len(prefixes)
+        rest = line[prefixes[-1].end() :].strip() if prefixes else b"x"
+        self._broken += [_holder(p) for p in (prefixes if not rest else prefixes[:-1])]
+
+    # -- communicators ------------------------------------------------------------------------------------------------
+
+    def _holder_of(self, line: bytes, end: int, file: int) -> tuple[Process, int]:
+        """Process and thread that wrote a line."""
+        prefixes = [p for p in _PREFIX.finditer(line, 0, end) if not _is_clock(*p.group(1, 2, 3))]
+        if not prefixes:
+            return Process(self._names[file], -1), 0
+        self._has_processes[file] += 1
+        host, pid, tid, _ = prefixes[-1].groups()
+        return Process(_text(host), int(pid)), int(tid)
+
+    def _set_up(self, line: bytes, m: re.Match[bytes], stage: re.Match[bytes], file: int) -> None:
+        process, thread = self._holder_of(line, m.start(), file)
+        pointer, rank, nranks, device = _text(m.group(1)), int(m.group(2)), int(m.group(3)), int(m.group(4))
+        self._cache = {}
+        what = stage.group(1)
+        if not what.startswith(b"Init"):
+            self._live.pop((process, pointer), None)
+            return
+        fields = {_text(name): _text(value) for name, value in _FIELD.findall(line, m.end())}
+        comm_id = fields.get("commId") or fields.get("commHash")
+        code = self._live.get((process, pointer))
+        old = None if code is None else self.instances[code]
+        if old is None or not _same(old, rank, nranks, comm_id, what == b"Init START"):
+            old = Instance(process, pointer, nranks, file)
+            self._new(old)
+        if not old.has_init:
+            old.rank, old.device, old.comm_id, old.has_init = rank, device, comm_id, True
+            self._descend(old, fields)
+        old.comm_id = old.comm_id or comm_id
+        if what == b"Init START":
+            self._starting[(process, thread)] = old
+            return
+        old.complete = True
+        self._starting.pop((process, thread), None)
+        for channel, chain in self._rings.pop((process, thread), []):
+            _link(old, channel, chain)
+
+    def _descend(self, child: Instance, fields: dict[str, str]) -> None:
+        """Tie a split communicator to its parent."""
+        code = self._live.get((child.process, fields.get("parent", "")))
+        child.color = _number(fields.get("color"))
+        child.key = _number(fields.get("key"))
+        count = _number(fields.get("splitCount") or fields.get("childCount"))
+        if code is not None and self.instances[code] is not child:
+            child.parent = self.instances[code]
+            child.ordinal = child.parent.children if count is None else count
+            child.parent.children += 1
+
+    def _ring(self, line: bytes, file: int) -> None:
+        chain = _CHAIN.search(line)
+        whole = None if chain is not None else _WHOLE.search(line)
+        m = chain or whole
+        if m is None:
+            return
+        ranks = [int(x) for x in (m.group(2).split(b" -> ") if chain is not None else m.group(2).split())]
+        holder = self._holder_of(line, m.start(), file)
+        starting = self._starting.get(holder)
+        if starting is not None:
+            _link(starting, int(m.group(1)), ranks)
+        else:  # older versions announce the communicator only when it is complete
+            self._rings.setdefault(holder, []).append((int(m.group(1)), ranks))
+
+
+def unquoted(data: bytes) -> bytes:
+    """Return a log as UTF-8 without colours.
+
+    Examples
+    --------
+    >>> unquoted("\\ufeffa [0] NCCL INFO b".encode("utf-16-le")), unquoted(b"\\x1b[36m(pid=1)\\x1b[0m a")
+    (b'a [0] NCCL INFO b', b'(pid=1) a')
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        data = data[: len(data) & ~1].decode("utf-16", "replace").encode()
+    return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
+
+
+def _same(old: Instance, rank: int, nranks: int, comm_id: str | None, starts: bool) -> bool:
+    """Does a set-up line speak of the communicator that its pointer already stands for?"""
+    if not old.has_init:
+        return old.nranks == nranks
+    if (old.rank, old.nranks) != (rank, nranks):
+        return False
+    if comm_id is not None and old.comm_id is not None:
+        return comm_id == old.comm_id
+    return not old.complete
+
+
+def _link(instance: Instance, channel: int, chain: list[int]) -> None:
+    links = instance.links.setdefault(channel, {})
+    links.update(itertools.pairwise(chain))
+
+
+def _holder(prefix: re.Match[bytes]) -> tuple[Process, int | None]:
+    host, pid, _, device = prefix.groups()
+    return Process(_text(host), int(pid)), None if device is None else int(device)
+
+
+def _unglued(process: Process, known: Iterable[Process]) -> Process:
+    """The process whose host name has the rest of another line in front of it."""
+    return next((k for k in known if k.pid == process.pid and process.host.endswith(k.host)), process)
+
+
+def _is_clock(host: bytes, pid: bytes, tid: bytes) -> bool:
+    """A time of day in front of a line that lost its process looks like host:pid:tid."""
+    return all(_CLOCK.fullmatch(x) is not None and int(x) < 60 for x in (host, pid, tid))
+
+
+def _comm(comm: bytes) -> tuple[str, int]:
+    pointer, _, nranks = comm.partition(b" [nranks=")
+    return _text(pointer), int(nranks[:-1])
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text, 0)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
