@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
+from commcanary_lab.importers.nccl_log_ops import OP_NAMES
 from commcanary_lab.importers.nccl_log_parts import Call, Instance, Process
 
 __all__ = ["LogReader", "unquoted"]
@@ -25,7 +26,8 @@ _PLAIN = re.compile(
 _COLL = re.compile(
     rb"(\w+): opCount ([0-9a-fA-F]{1,15}) sendbuff " + _HEX + rb" recvbuff " + _HEX + rb"(?: \w+ [^\s:]+){0,3}? " + _CALL + _TASK
 )  # fmt: skip
-_COLL_START = re.compile(rb"\w: opCount [0-9a-fA-F]")
+_MARK = b": opCount "
+_NAMES = tuple(name.encode() for name in sorted(OP_NAMES, key=len, reverse=True))
 _PREFIX = re.compile(rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}):(\d{1,9}):(\d{1,9})(?: \[(-?\d{1,5})\])? NCCL [A-Z]+\b ?")
 #: The same prefix behind the rest of another line, where no blank separates them.
 _GLUED = re.compile(rb"([A-Za-z][\w.-]{0,254}):(\d{1,9}):(\d{1,9})(?: \[(-?\d{1,5})\])? NCCL [A-Z]+\b ?")
@@ -125,6 +127,9 @@ class LogReader:
         for number, line in enumerate(io.BytesIO(unquoted(data)), 1):
             m = plain(line)
             if m is None:
+                start = _behind_launcher(line)
+                m = plain(line, start) if start else None
+            if m is None:
                 self._other(line, file, number)
                 continue
             prefix, op, op_count, blob, comm, stated = m.groups()
@@ -215,9 +220,10 @@ class LogReader:
 
     def _other(self, line: bytes, file: int, number: int) -> None:
         """A line that is no plain operation."""
-        if b"opCount" in line and _COLL_START.search(line):
+        if _MARK in line:
             self._operations(line, file, number)
-        elif b"NCCL" not in line:
+            return
+        if b"NCCL" not in line:
             return
         self.nccl_lines += 1
         if b"- " in line and (stage := _STAGE.search(line)) is not None and (m := _INIT.search(line)) is not None:
@@ -231,20 +237,23 @@ class LogReader:
 
     def _operations(self, line: bytes, file: int, number: int) -> None:
         """Operations behind launcher tags, and torn lines."""
-        found = list(_COLL.finditer(line))
-        prefixes = [p for p in _GLUED.finditer(line)] if len(found) > 1 or not found else []
-        prefixes = prefixes or [p for p in _PREFIX.finditer(line) if not _is_clock(*p.group(1, 2, 3))]
+        found, cut = _complete(line)
+        torn = cut > 0 or len(found) > 1
+        prefixes = list((_GLUED if torn else _PREFIX).finditer(line, 0, len(line) if torn else found[0].start()))
+        prefixes = [p for p in prefixes if not _is_clock(*p.group(1, 2, 3))]
         self._has_processes[file] += len(prefixes)
-        used, cut = 0, len(_COLL_START.findall(line)) - len(found)
+        used = 0
         for m in found:
             before = [p for p in prefixes[used:] if p.end() <= m.start()]
             used += len(before)
-            self._operation(m, line, before, file, number, cut > 0 or len(found) > 1)
+            self._operation(m, line, before, file, number, torn)
         self._broken += [_holder(p) for p in prefixes[used:]]
         self.torn += [(file, number)] * cut
 
     def _operation(self, m: re.Match[bytes], line: bytes, before: list[re.Match[bytes]], file: int, number: int, torn: bool) -> None:
         op, op_count, blob, comm, stated = m.groups()
+        if torn:
+            op = next((name for name in _NAMES if op.endswith(name)), op)
         near = tuple(_holder(p) for p in reversed(before))
         gap = line[before[-1].end() : m.start()] if before else b""
         pointer, nranks = _comm(comm)
@@ -379,6 +388,39 @@ def unquoted(data: bytes) -> bytes:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         data = data[: len(data) & ~1].decode("utf-16", "replace").encode()
     return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
+
+
+def _behind_launcher(line: bytes) -> int:
+    """Where host:pid:tid begins in an operation that a launcher tagged; 0 where nothing stands before it, or the line looks torn.
+
+    Examples
+    --------
+    >>> _behind_launcher(b"[1,0]<stdout>:h1:7:8 [1] NCCL INFO AllReduce: opCount 0"), _behind_launcher(b"2026-01-02 h:1:2 [0] NCCL INFO A")
+    (14, 0)
+    """
+    end = line.find(b" NCCL INFO ")
+    if end < 0 or line.find(_MARK) < end:
+        return 0
+    start = line.rfind(b" ", 0, max(line.rfind(b" [", 0, end), 0)) + 1
+    return max(start, line.rfind(b">:", start, end) + 2) if line.rfind(b">:", start, end) >= 0 else start
+
+
+def _complete(line: bytes) -> tuple[list[re.Match[bytes]], int]:
+    """Complete operations of a line, and how many are cut."""
+    found, cut = [], 0
+    at = line.find(_MARK)
+    while at >= 0:
+        start = at
+        while start > 0 and (line[start - 1 : start].isalnum() or line[start - 1] == 95):
+            start -= 1
+        m = _COLL.match(line, start)
+        if m is None:
+            cut += start < at
+            at = line.find(_MARK, at + 1)
+        else:
+            found.append(m)
+            at = line.find(_MARK, m.end())
+    return found, cut
 
 
 def _same(old: Instance, rank: int, nranks: int, comm_id: str | None, starts: bool) -> bool:

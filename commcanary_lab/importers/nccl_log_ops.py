@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from commcanary_lab.importers.nccl_log_parts import Call
 
-__all__ = ["MESSAGES", "Meaning", "meaning"]
+__all__ = ["MESSAGES", "OP_NAMES", "Meaning", "meaning"]
 
 MESSAGES = frozenset({"Send", "Recv"})
 
@@ -24,6 +24,8 @@ _OPS = {
     "ReduceScatter": ("reduce_scatter", True), "AllToAll": ("all_to_all", True), "AlltoAll": ("all_to_all", True),
     "Gather": ("gather", True), "Scatter": ("scatter", True), "Send": ("point_to_point", False), "Recv": ("point_to_point", False),
 }  # fmt: skip
+#: Names of operations in the log.
+OP_NAMES = frozenset(_OPS)
 _STANDARD = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 _REDUCING = frozenset({"all_reduce", "reduce_scatter"})

@@ -15,7 +15,7 @@ from commcanary_lab.trace.ops import ALL_TO_ALL_V
 from commcanary_lab.traffic.attribution import Algorithm, BoolArray, Calls, IntArray, Links, choose
 from commcanary_lab.traffic.cells import canonical
 from commcanary_lab.traffic.matrix import Part, TrafficMatrix
-from commcanary_lab.traffic.order import RingOrder
+from commcanary_lab.traffic.order import RingOrder, stated_order
 from commcanary_lab.traffic.splits import SplitTraffic, attribute_splits
 from commcanary_lab.units import format_bytes
 
@@ -39,7 +39,8 @@ def build_matrix(trace: Trace, *, algorithm: str | Mapping[str, str] | None = No
         Attribution algorithm, or one per operation; default: ring for all_reduce, all_gather and reduce_scatter, chain for broadcast and
         reduce, pairwise for all_to_all.
     ring_order : sequence of int or mapping of str to sequence of int, optional
-        Order of ranks in every ring, or per group name; default: the order of each group, which is an assumption.
+        Order of ranks in every ring, or per group name; default: the order that the source of the trace
+        states, or else the order of each group, which is an assumption.
 
     Returns
     -------
@@ -64,6 +65,7 @@ def build_matrix(trace: Trace, *, algorithm: str | Mapping[str, str] | None = No
     >>> m.links(), m.sum_bytes == 2 * (3 - 1) * 48
     ([Link(src=0, dst=1, size_bytes=64.0), Link(src=1, dst=4, size_bytes=64.0), Link(src=4, dst=0, size_bytes=64.0)], True)
     """
+    ring_order = stated_order(trace) if ring_order is None else ring_order
     e = _Events.of(trace, choose(algorithm))
     order = RingOrder.of(ring_order, e.groups)
     splits = attribute_splits(trace, e.with_splits, e.part.codes[e.with_splits], e.part.count)

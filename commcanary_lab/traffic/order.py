@@ -6,9 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from commcanary_lab.errors import UsageError
-from commcanary_lab.trace import ProcessGroup
+from commcanary_lab.trace import ProcessGroup, Trace
 
-__all__ = ["RingOrder"]
+__all__ = ["RingOrder", "stated_order"]
+
+
+def stated_order(trace: Trace) -> dict[str, tuple[int, ...]] | None:
+    """Return the ring orders that a trace's source states (``trace.extra["ring_order"]``), by group name; None where it states none.
+
+    Only orders that name every member of a group once are taken.
+    """
+    stated = trace.extra.get("ring_order")
+    if not isinstance(stated, Mapping):
+        return None
+    orders = {}
+    for group in trace.groups:
+        order = stated.get(group.name or "")
+        if isinstance(order, (list, tuple)) and all(type(r) is int for r in order) and tuple(sorted(order)) == group.members:
+            orders[group.name or ""] = tuple(order)
+    used = {trace.groups[g].name for g in set(trace.group.tolist())}
+    return {name: order for name, order in orders.items() if name in used} or None
 
 
 @dataclass(frozen=True)
