@@ -67,6 +67,7 @@ FORMATS = (
         "commcanary_lab.shard.v1", "shards", "recorder shards", ("shard", "shards"), options=frozenset({"clock_offsets_ns", "align_ends"})
     ),
     Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
+    Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset()),
     Format("nccl_log", "nccl_log", "NCCL or RCCL debug log", ("nccl", "rccl", "rccl_log"), options=frozenset({"ranks"})),
 )
 
