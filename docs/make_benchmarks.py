@@ -33,7 +33,8 @@ def document(run: dict[str, Any]) -> str:
         "# Benchmarks",
         "",
         f"Made by `make bench` on {run['datetime'][:10]}: Python {machine['python_version']},"
-        f" {machine['cpu'].get('count', '?')} logical CPUs, {machine['system']}. Medians of a warm process (kernels compiled, files cached); the fastest round in brackets. Traces come from"
+        f" {machine['cpu'].get('count', '?')} logical CPUs, {machine['system']}. Medians of a warm process (kernels compiled,"
+        " files cached); the fastest round in brackets. Traces come from"
         " `tests/bench/gen_traces.py`, shape `irregular`. The machine was shared: read ratios, not absolute times.",
         "",
         "| operation | 1k | 10k | 100k | target at 100k |",
@@ -48,7 +49,7 @@ def document(run: dict[str, Any]) -> str:
             cells.append(f"{_seconds(b['stats']['median'])} ({_seconds(b['stats']['min'])})" if b else "")
         target = f"< {_seconds(TARGETS[group])}" if group in TARGETS else ""
         lines.append(f"| {group} | {' | '.join(cells)} | {target} |")
-    lines += ["", *_extra(rows), "", *_peer(rows), ""]
+    lines += ["", *_extra(rows), "", *_peer(rows), "", *_hta(), ""]
     return "\n".join(lines)
 
 
@@ -83,6 +84,28 @@ def _peer(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
             if b:
                 ours = b["stats"]["median"]
                 lines.append(f"| {group} | {count:,} | {_seconds(theirs)} | {_seconds(ours)} | {theirs / ours:.0f} x |")
+    return lines
+
+
+def _hta() -> list[str]:
+    """Return the comparison that docs/compare_hta.py measured last."""
+    measured = json.loads((Path(__file__).parent / "hta_comparison.json").read_text())
+    rows = measured["rows"]
+    lines = [
+        f"## Against HolisticTraceAnalysis {rows[0]['hta_version']}",
+        "",
+        f"Fresh processes, alternating, medians of {measured['rounds']} on {measured['date']} (`python docs/compare_hta.py`): opening a"
+        " profiler trace of one rank, and tabulating its communication (theirs: kernel breakdown and overlap; ours: the operation table).",
+        "",
+        "| file | | import | open | tabulate | peak |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        for who, name in (("theirs", "HolisticTraceAnalysis"), ("ours", "commcanary_lab")):
+            times = " | ".join(_seconds(row[f"{who}_{part}"]) for part in ("import", "open", "tabulate"))
+            lines.append(f"| {row['file']} | {name} | {times} | {row[f'{who}_peak_mb']:.0f} MB |")
+        opens, peaks = row["theirs_open"] / row["ours_open"], row["theirs_peak_mb"] / row["ours_peak_mb"]
+        lines.append(f"| | ratio | | {opens:.1f} x | | {peaks:.1f} x |")
     return lines
 
 
