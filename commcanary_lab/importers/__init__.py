@@ -37,6 +37,8 @@ class Format:
         True where several files are the ranks of one job; False where one file holds a whole trace.
     options : frozenset of str
         Which options of `open_trace` the module's ``read`` takes, besides ``limits``.
+    mark : bytes
+        What the first bytes of every such file hold: without it the module need not be imported to be asked.
     """
 
     name: str
@@ -45,10 +47,11 @@ class Format:
     aliases: tuple[str, ...] = ()
     per_rank: bool = True
     options: frozenset[str] = frozenset({"ranks", "clock_offsets_ns", "align_ends"})
+    mark: bytes = b""
 
     def recognise(self, head: bytes) -> bool:
         """Return True where the first bytes of a (decompressed) file look like this format."""
-        return bool(self._load().recognise(head))
+        return self.mark in head and bool(self._load().recognise(head))
 
     def read(self, paths: Sequence[str | os.PathLike[str]], **options: Any) -> Trace:
         """Read files of this format; `options` must be among those that it takes."""
@@ -61,10 +64,23 @@ class Format:
 
 #: Every format, in the order in which they are asked whether they recognise a file.
 FORMATS = (
-    Format("commcanary_lab.trace.parquet.v1", "parquet", "Parquet trace", ("parquet",), per_rank=False, options=frozenset()),
-    Format("commcanary.trace.v1", "v1", "JSON trace", ("json", "v1"), per_rank=False, options=frozenset({"check", "round_ns"})),
+    Format("commcanary_lab.trace.parquet.v1", "parquet", "Parquet trace", ("parquet",), per_rank=False, options=frozenset(), mark=b"PAR1"),
     Format(
-        "commcanary_lab.shard.v1", "shards", "recorder shards", ("shard", "shards"), options=frozenset({"clock_offsets_ns", "align_ends"})
+        "commcanary.trace.v1",
+        "v1",
+        "JSON trace",
+        ("json", "v1"),
+        per_rank=False,
+        options=frozenset({"check", "round_ns"}),
+        mark=b"commcanary.trace.v1",
+    ),
+    Format(
+        "commcanary_lab.shard.v1",
+        "shards",
+        "recorder shards",
+        ("shard", "shards"),
+        options=frozenset({"clock_offsets_ns", "align_ends"}),
+        mark=b"commcanary_lab.shard.v1",
     ),
     Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
     Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset()),
