@@ -2,17 +2,18 @@
 
 An algorithm is one function in one file. It declares itself with `register` and is loaded from `_FILES`:
 
->>> {"chain", "pairwise", "ring", "send_recv"} <= set(algorithms())
-True
+>>> sorted(algorithms())  # doctest: +ELLIPSIS
+['chain', 'double_ring', 'double_tree', 'hierarchical', 'nccl_tree', 'nvls', ...'pairwise', 'ring', 'send_recv', 'tree']
 
 It maps calls to links for many process groups of one size at once. The contributions of a group are linear in B, so `build` sums B over
-the events of a group first and attributes once.
+the events of a group first and attributes once. An end of a link is a global rank or a switch: switches reduce and multicast inside the
+network and are numbered below 0 (`switch_of`).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +21,16 @@ import numpy.typing as npt
 
 from commcanary_lab.errors import LimitError, UsageError
 
-__all__ = ["Algorithm", "Calls", "Links", "algorithms", "check_links", "choose", "register"]
+__all__ = ["Algorithm", "Calls", "Links", "algorithms", "check_links", "choose", "register", "switch_name", "switch_of"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 #: Modules of this package that hold an algorithm each.
-_FILES = ("ring", "chain", "pairwise", "send_recv")
+_FILES = (
+    "ring", "double_ring", "tree", "double_tree", "nccl_tree", "hierarchical", "nvls", "nvls_tree", "chain", "pairwise", "send_recv",
+)  # fmt: skip
 #: Contributions that one operation may make; each takes 32 bytes, and sorting them some more.
 MAX_LINKS = 1 << 25
 
@@ -48,6 +51,8 @@ class Calls:
         Members whose source reports the call: only their sends may be contributed. Messages ignore it, for either end tells all.
     root : ndarray of int64, shape (g,)
         Position of the root in `members`; -1 where the operation has none.
+    nodes, rails : ndarray of int64, shape (g, k), optional
+        Node of each member, and index of its GPU there; None where the layout is unknown.
     """
 
     op: str
@@ -55,6 +60,8 @@ class Calls:
     size_bytes: FloatArray
     reporting: BoolArray
     root: IntArray
+    nodes: IntArray | None = None
+    rails: IntArray | None = None
 
     @property
     def group_size(self) -> int:
@@ -71,7 +78,7 @@ class Links:
     call : ndarray of int64, shape (n,)
         Row of `Calls` that a contribution belongs to.
     src, dst : ndarray of int64, shape (n,)
-        Global ranks, never equal.
+        Global ranks, or switches (below 0); never equal.
     size_bytes : ndarray of float64, shape (n,)
         Bytes that `src` sends to `dst`.
     """
@@ -92,6 +99,41 @@ class Links:
         """No contribution."""
         empty = np.zeros(0, np.int64)
         return cls(empty, empty, empty, np.zeros(0))
+
+    @classmethod
+    def joined(cls, links: Iterable[Links]) -> Links:
+        """Put contributions one after the other.
+
+        Examples
+        --------
+        >>> len(Links.joined([Links.none(), Links.none()]).src)
+        0
+        """
+        several = [cls.none(), *links]
+        call, src, dst, size = (np.concatenate([getattr(x, name) for x in several]) for name in ("call", "src", "dst", "size_bytes"))
+        return cls(call, src, dst, size)
+
+
+def switch_of(node: IntArray) -> IntArray:
+    """Return the number under which the switch of a node (of its NVSwitch domain) stands as an end of a link: ``-1 - node``.
+
+    Examples
+    --------
+    >>> switch_of(np.array([0, 3])).tolist()
+    [-1, -4]
+    """
+    return -1 - node
+
+
+def switch_name(number: int) -> str:
+    """Return the name of a switch for people.
+
+    Examples
+    --------
+    >>> switch_name(-4)
+    'switch of node 3'
+    """
+    return f"switch of node {-1 - number}"
 
 
 Attribution = Callable[[Calls], Links]
@@ -115,6 +157,8 @@ class Algorithm:
         True if the result depends on the order of the members.
     rooted : frozenset of str
         Operations that cannot be attributed without a root.
+    needs_nodes : bool
+        True if the result depends on which ranks share a node.
     """
 
     name: str
@@ -123,13 +167,21 @@ class Algorithm:
     default_for: frozenset[str]
     uses_order: bool
     rooted: frozenset[str]
+    needs_nodes: bool = False
 
 
 _ALGORITHMS: dict[str, Algorithm] = {}
 
 
-def register(name: str, *, ops: tuple[str, ...], default_for: tuple[str, ...] = (), uses_order: bool = False,
-             rooted: tuple[str, ...] = ()) -> Callable[[Attribution], Attribution]:
+def register(
+    name: str,
+    *,
+    ops: tuple[str, ...],
+    default_for: tuple[str, ...] = (),
+    uses_order: bool = False,
+    rooted: tuple[str, ...] = (),
+    needs_nodes: bool = False,
+) -> Callable[[Attribution], Attribution]:
     """Declare an attribution algorithm (a decorator); the parameters are those of `Algorithm`.
 
     Raises
@@ -141,7 +193,7 @@ def register(name: str, *, ops: tuple[str, ...], default_for: tuple[str, ...] = 
     def decorate(function: Attribution) -> Attribution:
         if name in _ALGORITHMS:
             raise UsageError(f"an algorithm named {name!r} exists", remedy="choose another name")
-        _ALGORITHMS[name] = Algorithm(name, function, frozenset(ops), frozenset(default_for), uses_order, frozenset(rooted))
+        _ALGORITHMS[name] = Algorithm(name, function, frozenset(ops), frozenset(default_for), uses_order, frozenset(rooted), needs_nodes)
         return function
 
     return decorate
@@ -205,5 +257,7 @@ def check_links(op: str, count: int) -> None:
         If `count` contributions exceed `MAX_LINKS`.
     """
     if count > MAX_LINKS:
-        raise LimitError(f"{op} connects {count:,} pairs of ranks, more than {MAX_LINKS:,}",
-                         remedy="filter the trace by group, or open the captures of fewer ranks")
+        raise LimitError(
+            f"{op} connects {count:,} pairs of ranks, more than {MAX_LINKS:,}",
+            remedy="filter the trace by group, or open the captures of fewer ranks",
+        )

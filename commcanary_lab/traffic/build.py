@@ -13,9 +13,12 @@ from commcanary_lab.inspect.grouping import Grouping, group_by, group_codes, sum
 from commcanary_lab.trace import ProcessGroup, Trace
 from commcanary_lab.trace.ops import ALL_TO_ALL_V
 from commcanary_lab.traffic.attribution import Algorithm, BoolArray, Calls, IntArray, Links, choose
+from commcanary_lab.traffic.calls import CallTable, attribute
 from commcanary_lab.traffic.cells import canonical
+from commcanary_lab.traffic.layout import Layout
 from commcanary_lab.traffic.matrix import Part, TrafficMatrix
 from commcanary_lab.traffic.order import RingOrder, stated_order
+from commcanary_lab.traffic.placement import Placement
 from commcanary_lab.traffic.splits import SplitTraffic, attribute_splits
 from commcanary_lab.units import format_bytes
 
@@ -24,8 +27,15 @@ __all__ = ["build_matrix"]
 _MESSAGES = frozenset({"send", "recv", "point_to_point"})
 
 
-def build_matrix(trace: Trace, *, algorithm: str | Mapping[str, str] | None = None,
-                 ring_order: Mapping[str, Sequence[int]] | Sequence[int] | None = None) -> TrafficMatrix:
+def build_matrix(
+    trace: Trace,
+    *,
+    algorithm: str | Mapping[str, str] | None = None,
+    ring_order: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
+    gpus_per_node: int | None = None,
+    layout: Layout | None = None,
+    placement: Placement | None = None,
+) -> TrafficMatrix:
     """Attribute every event of a trace to links between global ranks.
 
     Only the sends of reporting ranks count: the profile of one rank gives one row of M. Messages count once whichever end reports them,
@@ -52,7 +62,9 @@ def build_matrix(trace: Trace, *, algorithm: str | Mapping[str, str] | None = No
     InputError
         If split lists contradict each other or a root is no member of its group.
     UsageError
-        On an unknown algorithm, or a ring order that does not fit the groups.
+        On an unknown algorithm, a ring order that does not fit the groups, or an algorithm that needs to know the nodes.
+    RefusedError
+        If an algorithm is not defined for the way a group lies on its nodes.
     LimitError
         If an all-to-all connects too many pairs of ranks.
 
@@ -66,17 +78,29 @@ def build_matrix(trace: Trace, *, algorithm: str | Mapping[str, str] | None = No
     ([Link(src=0, dst=1, size_bytes=64.0), Link(src=1, dst=4, size_bytes=64.0), Link(src=4, dst=0, size_bytes=64.0)], True)
     """
     ring_order = stated_order(trace) if ring_order is None else ring_order
-    e = _Events.of(trace, choose(algorithm))
+    chosen = choose(algorithm)
+    e = _Events.of(trace, chosen)
     order = RingOrder.of(ring_order, e.groups)
+    placement = placement if placement is not None else Placement.of(gpus_per_node, layout)
     splits = attribute_splits(trace, e.with_splits, e.part.codes[e.with_splits], e.part.count)
-    links = [Links.none(), *_collectives(e, order), *_messages(e), *splits.links]
-    part, cells = canonical(np.concatenate([x.call for x in links]), np.concatenate([x.src for x in links]),
-                            np.concatenate([x.dst for x in links]), np.concatenate([x.size_bytes for x in links]))
-    ranks = np.unique(np.concatenate([np.array(trace.ranks, np.int64), cells.src, cells.dst]))
-    return TrafficMatrix(ranks, _parts(e, splits), part, cells, source=trace.source_format, algorithms=_algorithms(e),
-                         ring_order="stated" if ring_order is not None and all(order.states(g) for g in _ordered(e)) else "assumed",
-                         coverage=trace.coverage, notes=tuple(dict.fromkeys([*trace.notes, *_notes(e, splits)])),
-                         unsized_bytes=sum(row.size_bytes or 0 for row in trace.unsized))
+    parts, calls = _parts(e, splits), _calls(e)
+    links = Links.joined([attribute(parts, calls, chosen, order, placement), *_messages(e), *splits.links])
+    part, cells = canonical(links.call, links.src, links.dst, links.size_bytes)
+    ranks = np.unique(np.concatenate([np.array(trace.ranks, np.int64), cells.src[cells.src >= 0], cells.dst[cells.dst >= 0]]))
+    return TrafficMatrix(
+        ranks,
+        parts,
+        part,
+        cells,
+        source=trace.source_format,
+        algorithms=_algorithms(e),
+        ring_order="stated" if ring_order is not None and all(order.states(g) for g in _ordered(e)) else "assumed",
+        coverage=trace.coverage,
+        notes=tuple(dict.fromkeys([*trace.notes, *_notes(e, splits)])),
+        unsized_bytes=sum(row.size_bytes or 0 for row in trace.unsized),
+        calls=calls,
+        placement=placement,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,46 +145,38 @@ class _Events:
             collective &= ~rooted | trace.root.mask
         if uneven.any():
             uneven &= trace.splits.lengths > 0
-        return cls(trace, names, op, groups, group, group_by(op, group, phase), phases, phase, algorithm, collective, message,
-                   live & ~(collective | message | uneven), np.flatnonzero(uneven))
+        return cls(
+            trace,
+            names,
+            op,
+            groups,
+            group,
+            group_by(op, group, phase),
+            phases,
+            phase,
+            algorithm,
+            collective,
+            message,
+            live & ~(collective | message | uneven),
+            np.flatnonzero(uneven),
+        )
 
 
-def _collectives(e: _Events, order: RingOrder) -> list[Links]:
-    """Sum B over events that are attributed alike, then attribute all groups of one size together."""
+def _calls(e: _Events) -> CallTable:
+    """Sum B over events that are attributed alike: contributions are linear in it."""
     rows = np.flatnonzero(e.collective)
     rooted = np.array([a is not None and name in a.rooted for a, name in zip(e.algorithm, e.names, strict=True)], np.bool_)[e.op[rows]]
     root = np.where(rooted, e.trace.root.values[rows] + 1, 0)
     key = group_by(e.part.codes[rows], e.trace.observers[rows] + 1, root)
-    total = sums(key.codes, e.trace.size_bytes[rows], key.count)
     first = rows[key.first]
     root = root[key.first] - 1
-    sizes = np.array([g.size for g in e.groups], np.int64)[e.group[first]] if len(first) else np.zeros(0, np.int64)
-    batch = group_by(e.op[first], sizes)
-    out = []
-    for b in range(batch.count):
-        picked = np.flatnonzero(batch.codes == b)
-        at = first[picked]
-        algorithm = e.algorithm[e.op[at[0]]]
-        assert algorithm is not None
-        links = algorithm.attribute(_calls(e, order, at, total[picked], root[picked]))
-        out.append(Links(e.part.codes[at][links.call], links.src, links.dst, links.size_bytes))
-    return out
-
-
-def _calls(e: _Events, order: RingOrder, events: npt.NDArray[np.intp], total: IntArray, root: IntArray) -> Calls:
-    groups = [e.groups[g] for g in e.group[events].tolist()]
-    members = np.array([order.members(g) for g in groups], np.int64)
-    reporting = np.ones(members.shape, np.bool_)
-    observers = e.trace.observers[events]
-    for i in np.flatnonzero(observers >= 0).tolist():
-        reporting[i] = np.isin(members[i], e.trace.rank_sets[observers[i]])
-    position = np.where(root >= 0, np.argmax(members == root[:, None], axis=1), -1)
-    lost = (root >= 0) & (members[np.arange(len(root)), position] != root)
-    if lost.any():
-        i = int(np.argmax(lost))
-        raise InputError(f"the root {root[i]} is no member of {groups[i].label}", record=int(events[i]), field="root",
-                         remedy="give the root as a global rank of the group")
-    return Calls(e.names[e.op[events[0]]], members, total.astype(np.float64), reporting, position)
+    for event, rank in zip(first[root >= 0].tolist(), root[root >= 0].tolist(), strict=True):
+        group = e.groups[e.group[event]]
+        if rank not in group.members:
+            raise InputError(f"the root {rank} is no member of {group.label}", record=event, field="root",
+                             remedy="give the root as a global rank of the group")  # fmt: skip
+    total = sums(key.codes, e.trace.size_bytes[rows], key.count)
+    return CallTable(e.part.codes[first], total, root, e.trace.observers[first].astype(np.int64), e.trace.rank_sets)
 
 
 def _messages(e: _Events) -> list[Links]:
@@ -208,9 +224,17 @@ def _parts(e: _Events, splits: SplitTraffic) -> tuple[Part, ...]:
     plain = payload.copy()
     plain[e.with_splits] = 0
     lost = np.flatnonzero(e.unattributed)
-    columns = zip(e.op[e.part.first].tolist(), e.group[e.part.first].tolist(), e.phase[e.part.first].tolist(), e.part.sizes.tolist(),
-                  sums(codes, e.trace.observer_counts, n).tolist(), (sums(codes, plain, n) + splits.payload_bytes).tolist(),
-                  (sums(codes[lost], payload[lost], n) + splits.unattributed).tolist(), splits.unattributed_received.tolist(), strict=True)
+    columns = zip(
+        e.op[e.part.first].tolist(),
+        e.group[e.part.first].tolist(),
+        e.phase[e.part.first].tolist(),
+        e.part.sizes.tolist(),
+        sums(codes, e.trace.observer_counts, n).tolist(),
+        (sums(codes, plain, n) + splits.payload_bytes).tolist(),
+        (sums(codes[lost], payload[lost], n) + splits.unattributed).tolist(),
+        splits.unattributed_received.tolist(),
+        strict=True,
+    )
     return tuple(Part(e.names[op], e.groups[group], e.phases[phase], *figures) for op, group, phase, *figures in columns)
 
 

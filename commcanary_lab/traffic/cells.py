@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Cells", "Link", "aligned", "canonical", "ranked"]
+__all__ = ["Cells", "Link", "aligned", "between_ranks", "canonical", "ranked"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -29,7 +29,7 @@ class Cells:
     Parameters
     ----------
     src, dst : ndarray of int64, shape (n,)
-        Labels (global ranks or nodes), in canonical order.
+        Labels (global ranks, nodes; switches below 0), in canonical order.
     size_bytes : ndarray of float64, shape (n,)
         Bytes from `src` to `dst`.
     """
@@ -41,11 +41,26 @@ class Cells:
     def __len__(self) -> int:
         return len(self.size_bytes)
 
+    def where(self, mask: npt.NDArray[np.bool_]) -> Cells:
+        """Return the cells that a mask of shape (n,) selects."""
+        return Cells(self.src[mask], self.dst[mask], self.size_bytes[mask])
+
     def dense(self, labels: IntArray) -> FloatArray:
         """Return the full matrix over sorted labels, shape (len(labels), len(labels))."""
         out = np.zeros((len(labels), len(labels)))
         out[np.searchsorted(labels, self.src), np.searchsorted(labels, self.dst)] = self.size_bytes
         return out
+
+
+def between_ranks(cells: Cells) -> npt.NDArray[np.bool_]:
+    """Return which cells have a rank at both ends, shape (n,); switches are numbered below 0.
+
+    Examples
+    --------
+    >>> between_ranks(Cells(np.array([0, 0]), np.array([-1, 1]), np.ones(2))).tolist()
+    [False, True]
+    """
+    return (cells.src >= 0) & (cells.dst >= 0)
 
 
 def canonical(part: IntArray, src: IntArray, dst: IntArray, size_bytes: FloatArray) -> tuple[IntArray, Cells]:
@@ -66,10 +81,11 @@ def canonical(part: IntArray, src: IntArray, dst: IntArray, size_bytes: FloatArr
     """
     if len(src) == 0:
         return np.zeros(0, np.int64), Cells(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-    top = int(max(src.max(), dst.max())) + 1
+    low = min(0, int(min(src.min(), dst.min())))  # switches are numbered below 0
+    top = int(max(src.max(), dst.max())) + 1 - low
     order: IntArray | slice = slice(None)
     if (int(part.max()) + 1) * top * top < 1 << 62:
-        key = (part * top + src) * top + dst
+        key = (part * top + (src - low)) * top + (dst - low)
         if not np.all(key[1:] > key[:-1]):
             order = np.argsort(key, kind="stable")
             key = key[order]

@@ -32,5 +32,6 @@ def chain(calls: Calls) -> Links:
     position = np.arange(k)[None, :]
     root = calls.root[:, None]
     silent = position == (root if calls.op == "reduce" else (root - 1) % k)
-    return Links.where(calls.reporting & ~silent, calls.members, np.roll(calls.members, -1, axis=1),
-                       np.repeat(calls.size_bytes[:, None], k, axis=1))
+    return Links.where(
+        calls.reporting & ~silent, calls.members, np.roll(calls.members, -1, axis=1), np.repeat(calls.size_bytes[:, None], k, axis=1)
+    )

@@ -88,15 +88,21 @@ class TrafficDifference:
     def by(self, what: str) -> dict[str, TrafficDifference]:
         """Take the difference apart by ``op``, ``group`` or ``phase`` (of either matrix)."""
         left, right = self.left.by(what), self.right.by(what)
-        return {key: TrafficDifference(left.get(key) or self.left.only([]), right.get(key) or self.right.only([]))
-                for key in sorted({*left, *right})}
+        return {
+            key: TrafficDifference(left.get(key) or self.left.only([]), right.get(key) or self.right.only([]))
+            for key in sorted({*left, *right})
+        }
 
     def __repr__(self) -> str:
-        return (f"TrafficDifference({len(self.ranks)} ranks, {len(self.cells):,} links differ, +{format_bytes(self.added_bytes)}, "
-                f"-{format_bytes(self.removed_bytes)})")
+        return (
+            f"TrafficDifference({len(self.ranks)} ranks, {len(self.cells):,} links differ, +{format_bytes(self.added_bytes)}, "
+            f"-{format_bytes(self.removed_bytes)})"
+        )
 
     def _repr_html_(self) -> str:
-        title = (f"{len(self.cells):,} links differ: {format_bytes(self.added_bytes)} more, "
-                 f"{format_bytes(self.removed_bytes)} less ({self.origin})")
+        title = (
+            f"{len(self.cells):,} links differ: {format_bytes(self.added_bytes)} more, "
+            f"{format_bytes(self.removed_bytes)} less ({self.origin})"
+        )
         rows = [(link.src, link.dst, link.size_bytes) for link in self.links(top=30)]
         return table_html(title, ["from rank", "to rank", "difference (bytes)"], rows, len(self.cells), self.notes)

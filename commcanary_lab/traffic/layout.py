@@ -62,8 +62,10 @@ class Layout:
             raise InputError(problems)
         object.__setattr__(self, "explicit", {name: tuple(sorted(members)) for name, members in self.explicit.items()})
         if self.sized_world > DEFAULT.max_ranks:
-            raise LimitError(f"the sizes multiply to {self.sized_world} ranks, more than {DEFAULT.max_ranks}",
-                             remedy="raise it with COMMCANARY_LAB_MAX_RANKS")
+            raise LimitError(
+                f"the sizes multiply to {self.sized_world} ranks, more than {DEFAULT.max_ranks}",
+                remedy="raise it with COMMCANARY_LAB_MAX_RANKS",
+            )
 
     @property
     def sized_world(self) -> int:
@@ -95,8 +97,11 @@ class Layout:
         for name, members in self.explicit.items():
             out.setdefault(_kind_of(name) or "other", []).append(members)
         own = {members: name for name, members in self.explicit.items()}
-        named = {kind: tuple(ProcessGroup(own.get(m, f"{kind.upper()} Group {i}"), m) for i, m in enumerate(sorted(out[kind])))
-                 for kind in KINDS if kind in out}
+        named = {
+            kind: tuple(ProcessGroup(own.get(m, f"{kind.upper()} Group {i}"), m) for i, m in enumerate(sorted(out[kind])))
+            for kind in KINDS
+            if kind in out
+        }
         other = tuple(ProcessGroup(name, m) for name, m in self.explicit.items() if _kind_of(name) is None)
         return {**named, "other": other} if other else named
 
@@ -195,11 +200,21 @@ def _size_problems(layout: Layout) -> list[Problem]:
         if value is not None and value < 1:
             out.append(Problem(f"{value} is not a size", field=name, remedy="give a whole number >= 1"))
     if sorted(layout.order) != sorted(KINDS):
-        out.append(Problem(f"{list(layout.order)} does not name each of {', '.join(KINDS)} once", field="order",
-                           remedy="name them, fastest-varying first"))
+        out.append(
+            Problem(
+                f"{list(layout.order)} does not name each of {', '.join(KINDS)} once",
+                field="order",
+                remedy="name them, fastest-varying first",
+            )
+        )
     if not out and layout.cp * layout.dp % layout.ep:
-        out.append(Problem(f"ep groups are sub-groups of the dp x cp = {layout.dp * layout.cp} ranks, which {layout.ep} does not divide",
-                           field="ep", remedy="change ep, dp or cp, or list the ep groups under [groups]"))
+        out.append(
+            Problem(
+                f"ep groups are sub-groups of the dp x cp = {layout.dp * layout.cp} ranks, which {layout.ep} does not divide",
+                field="ep",
+                remedy="change ep, dp or cp, or list the ep groups under [groups]",
+            )
+        )
     return out
 
 
@@ -214,8 +229,13 @@ def _group_problems(layout: Layout) -> list[Problem]:
         elif min(members) < 0:
             out.append(Problem(f"{min(members)} is not a rank", field=where, remedy="ranks are global and start at 0"))
         if kind and getattr(layout, kind) > 1:
-            out.append(Problem(f"{kind} groups follow from {kind} = {getattr(layout, kind)} already", field=where,
-                               remedy=f"give either {kind} or its groups"))
+            out.append(
+                Problem(
+                    f"{kind} groups follow from {kind} = {getattr(layout, kind)} already",
+                    field=where,
+                    remedy=f"give either {kind} or its groups",
+                )
+            )
     return out
 
 

@@ -63,8 +63,11 @@ def parse_layout(text: str, file: str | None = None) -> Layout:
     order = tuple(table.get("order", DEFAULT_ORDER))
     order += tuple(kind for kind in KINDS if kind not in order and table.get(kind, 1) == 1)  # no matter where
     try:
-        return Layout(**{k: table[k] for k in (*KINDS, "gpus_per_node") if k in table}, order=order,
-                      explicit={name: tuple(members) for name, members in table.get("groups", {}).items()})
+        return Layout(
+            **{k: table[k] for k in (*KINDS, "gpus_per_node") if k in table},
+            order=order,
+            explicit={name: tuple(members) for name, members in table.get("groups", {}).items()},
+        )
     except InputError as e:
         raise InputError([replace(p, file=file) for p in e.problems]) from None
 
@@ -85,4 +88,5 @@ def _check(key: str, value: object, file: str | None) -> Problem | None:
 
 def _is_groups(value: object) -> bool:
     return isinstance(value, dict) and all(
-        isinstance(members, list) and all(isinstance(r, int) and not isinstance(r, bool) for r in members) for members in value.values())
+        isinstance(members, list) and all(isinstance(r, int) and not isinstance(r, bool) for r in members) for members in value.values()
+    )

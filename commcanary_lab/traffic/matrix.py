@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from commcanary_lab.errors import LimitError
+from commcanary_lab.errors import LimitError, UsageError
 from commcanary_lab.inspect.html import table_html
 from commcanary_lab.trace import ImportCoverage, ProcessGroup
-from commcanary_lab.traffic.cells import Cells, FloatArray, IntArray, Link, aligned, canonical, ranked
+from commcanary_lab.traffic.attribution import algorithms, choose, switch_name
+from commcanary_lab.traffic.calls import CallTable, attribute
+from commcanary_lab.traffic.cells import Cells, FloatArray, IntArray, Link, aligned, between_ranks, canonical, ranked
 from commcanary_lab.traffic.nodes import NodeMatrix
+from commcanary_lab.traffic.order import RingOrder
 from commcanary_lab.traffic.parts import Part, joined, part_keys
+from commcanary_lab.traffic.placement import Placement
 from commcanary_lab.units import format_bytes
 
 if TYPE_CHECKING:
@@ -46,7 +50,8 @@ class CellDifference:
     right_bytes: float
 
     def __str__(self) -> str:
-        return f"{self.src} -> {self.dst}: {self.left_bytes:.15g} bytes against {self.right_bytes:.15g} bytes"
+        src, dst = (switch_name(end) if end < 0 else str(end) for end in (self.src, self.dst))
+        return f"{src} -> {dst}: {self.left_bytes:.15g} bytes against {self.right_bytes:.15g} bytes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +82,14 @@ class TrafficMatrix:
         What a reader of M must know.
     unsized_bytes : int
         Bytes of source records whose members are unknown; in no part.
+    calls : CallTable
+        What collectives the parts consist of, for `reattributed`.
+    placement : Placement, optional
+        Ranks on nodes, where it was given.
+
+    Notes
+    -----
+    Algorithms that reduce inside the network send to switches. A switch is no rank: what passes one stands in `switch_cells`, beside M.
     """
 
     ranks: IntArray
@@ -89,10 +102,14 @@ class TrafficMatrix:
     coverage: ImportCoverage = field(default_factory=ImportCoverage)
     notes: tuple[str, ...] = ()
     unsized_bytes: int = 0
+    calls: CallTable = field(default_factory=CallTable.none)
+    placement: Placement | None = None
 
     def __repr__(self) -> str:
-        return (f"TrafficMatrix({len(self.ranks)} ranks, {len(self.cells):,} links, {format_bytes(self.sum_bytes)}, {self.algorithm}, "
-                f"ring order {self.ring_order}, from {self.source})")
+        return (
+            f"TrafficMatrix({len(self.ranks)} ranks, {len(self.cells):,} links, {format_bytes(self.sum_bytes)}, {self.algorithm}, "
+            f"ring order {self.ring_order}, from {self.source})"
+        )
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -102,15 +119,35 @@ class TrafficMatrix:
         return len(self.ranks)
 
     @cached_property
-    def cells(self) -> Cells:
-        """The cells of M in canonical order."""
+    def all_cells(self) -> Cells:
+        """The cells of M and of the traffic through switches, in canonical order."""
         zero = np.zeros(len(self.part), np.int64)
         return canonical(zero, self.part_cells.src, self.part_cells.dst, self.part_cells.size_bytes)[1]
 
     @cached_property
+    def cells(self) -> Cells:
+        """The cells of M in canonical order."""
+        return self.all_cells.where(between_ranks(self.all_cells))
+
+    @cached_property
+    def switch_cells(self) -> Cells:
+        """What passes switches, in canonical order; switches are numbered below 0 (`attribution.switch_of`)."""
+        return self.all_cells.where(~between_ranks(self.all_cells))
+
+    @cached_property
     def sum_bytes(self) -> float:
-        """Sum of all cells."""
-        return float(self.part_cells.size_bytes.sum())
+        """Sum of all cells of M."""
+        return float(self.part_cells.size_bytes[between_ranks(self.part_cells)].sum())
+
+    @cached_property
+    def to_switches_bytes(self) -> float:
+        """Bytes that ranks send to switches; not in M."""
+        return float(self.switch_cells.size_bytes[self.switch_cells.dst < 0].sum())
+
+    @cached_property
+    def from_switches_bytes(self) -> float:
+        """Bytes that switches send to ranks; not in M."""
+        return float(self.switch_cells.size_bytes[self.switch_cells.src < 0].sum())
 
     @property
     def events(self) -> int:
@@ -154,6 +191,10 @@ class TrafficMatrix:
         """Return the links by bytes, largest first, then source and destination; at most `top` of them."""
         return ranked(self.cells, top)
 
+    def switch_links(self, top: int | None = None) -> list[Link]:
+        """Return the links to and from switches by bytes; `attribution.switch_name` names the ends below 0."""
+        return ranked(self.switch_cells, top)
+
     def value(self, src: int, dst: int) -> float:
         """Return the bytes that one rank sends to another."""
         c = self.cells
@@ -170,8 +211,10 @@ class TrafficMatrix:
             Above 8 GiB.
         """
         if self.n * self.n * 8 > _MAX_DENSE_BYTES:
-            raise LimitError(f"a dense matrix of {self.n:,} ranks takes {format_bytes(self.n * self.n * 8)}",
-                             remedy="use links(), csr() or group_by_node()")
+            raise LimitError(
+                f"a dense matrix of {self.n:,} ranks takes {format_bytes(self.n * self.n * 8)}",
+                remedy="use links(), csr() or group_by_node()",
+            )
         return self.cells.dense(self.ranks)
 
     def csr(self) -> sp.csr_matrix:
@@ -212,9 +255,57 @@ class TrafficMatrix:
         parts = tuple(self.parts[i] for i in kept)
         picked = new[self.part] >= 0
         ops = {p.op for p in parts}
-        cells = Cells(self.part_cells.src[picked], self.part_cells.dst[picked], self.part_cells.size_bytes[picked])
-        return replace(self, parts=parts, part=new[self.part[picked]], part_cells=cells, unsized_bytes=0,
-                       algorithms=tuple(a for a in self.algorithms if a[0] in ops))
+        return replace(self, parts=parts, part=new[self.part[picked]], part_cells=self.part_cells.where(picked), unsized_bytes=0,
+                       algorithms=tuple(a for a in self.algorithms if a[0] in ops), calls=self.calls.remapped(new))  # fmt: skip
+
+    def where(self, *, op: str | Iterable[str] | None = None, group: str | Iterable[str] | None = None,
+              phase: str | Iterable[str] | None = None) -> TrafficMatrix:  # fmt: skip
+        """Return the part of M that matches all conditions; names are those of `by`.
+
+        Raises
+        ------
+        UsageError
+            If a name does not occur.
+        """
+        kept = np.ones(len(self.parts), np.bool_)
+        for what, wanted in (("op", op), ("group", group), ("phase", phase)):
+            if wanted is not None:
+                names = {wanted} if isinstance(wanted, str) else set(wanted)
+                keys = part_keys(self.parts, what)
+                for name in sorted(names - set(keys)):
+                    raise UsageError(f"there is no {what} {name!r}", remedy=f"there is: {', '.join(sorted(set(keys))[:20]) or 'nothing'}")
+                kept &= np.array([key in names for key in keys], np.bool_)
+        return self.only(np.flatnonzero(kept).tolist())
+
+    def reattributed(self, *, algorithm: str | Mapping[str, str] | None = None, order: RingOrder | None = None,
+                     placement: Placement | None = None) -> TrafficMatrix:  # fmt: skip
+        """Attribute the collectives again; messages and uneven all-to-alls stay as they are.
+
+        Parameters
+        ----------
+        algorithm : str or mapping of str to str, optional
+            As in `build_matrix`; operations that it leaves out keep the algorithm they have.
+        order : RingOrder, optional
+            Order of ranks; default: that of the groups.
+        placement : Placement, optional
+            Ranks on nodes; default: the one that M has.
+
+        Raises
+        ------
+        UsageError, RefusedError
+            As `build_matrix`.
+        """
+        own = {op: name for op, name in self.algorithms if name in algorithms()}
+        wanted = own if algorithm is None else {**own, **{op: a.name for op, a in choose(algorithm).items() if _names(algorithm, op)}}
+        chosen, placement = choose(wanted), placement if placement is not None else self.placement
+        links = attribute(self.parts, self.calls, chosen, order if order is not None else RingOrder(None, {}), placement)
+        fixed = ~np.isin(self.part, self.calls.part)
+        old = self.part_cells.where(fixed)
+        part, cells = canonical(np.concatenate([self.part[fixed], links.call]), np.concatenate([old.src, links.src]),
+                                np.concatenate([old.dst, links.dst]), np.concatenate([old.size_bytes, links.size_bytes]))  # fmt: skip
+        collectives = {self.parts[p].op for p in np.unique(self.calls.part).tolist()}
+        used = {*(a for a in self.algorithms if a[0] not in collectives), *((op, chosen[op].name) for op in collectives)}
+        return replace(self, part=part, part_cells=cells, algorithms=tuple(sorted(used)), ring_order="assumed", placement=placement)
 
     def group_by_node(self, gpus_per_node: int) -> NodeMatrix:
         """Return the matrix between nodes, where rank r is on node ``r // gpus_per_node``."""
@@ -234,15 +325,24 @@ class TrafficMatrix:
         codes = [position[p.op, p.group, p.phase] for p in (*self.parts, *other.parts)]
         part = np.array(codes, np.int64)[np.concatenate([self.part, other.part + len(self.parts)])]
         a, b = self.part_cells, other.part_cells
-        part, cells = canonical(part, np.concatenate([a.src, b.src]), np.concatenate([a.dst, b.dst]),
-                                np.concatenate([a.size_bytes, b.size_bytes]))
+        part, cells = canonical(
+            part, np.concatenate([a.src, b.src]), np.concatenate([a.dst, b.dst]), np.concatenate([a.size_bytes, b.size_bytes])
+        )
         return TrafficMatrix(
-            np.union1d(self.ranks, other.ranks), tuple(table.values()), part, cells,
+            np.union1d(self.ranks, other.ranks),
+            tuple(table.values()),
+            part,
+            cells,
             source=self.source if self.source == other.source else f"{self.source} + {other.source}",
             algorithms=tuple(sorted({*self.algorithms, *other.algorithms})),
             ring_order=self.ring_order if self.ring_order == other.ring_order else "assumed",
-            coverage=self.coverage + other.coverage, notes=tuple(dict.fromkeys([*self.notes, *other.notes])),
-            unsized_bytes=self.unsized_bytes + other.unsized_bytes)
+            coverage=self.coverage + other.coverage,
+            notes=tuple(dict.fromkeys([*self.notes, *other.notes])),
+            unsized_bytes=self.unsized_bytes + other.unsized_bytes,
+            calls=self.calls.remapped(np.array(codes[: len(self.parts)], np.int64))
+            + other.calls.remapped(np.array(codes[len(self.parts) :], np.int64)),
+            placement=self.placement if self.placement == other.placement else None,
+        )
 
     def __sub__(self, other: TrafficMatrix) -> TrafficDifference:
         """Return what this matrix has more, and less, than another."""
@@ -252,7 +352,7 @@ class TrafficMatrix:
 
     def first_difference(self, other: TrafficMatrix, rtol: float = 1e-12) -> CellDifference | None:
         """Return the first cell, by source and destination, that differs by more than `rtol` of the larger value."""
-        src, dst, left, right = aligned(self.cells, other.cells)
+        src, dst, left, right = aligned(self.all_cells, other.all_cells)
         differs = np.flatnonzero(np.abs(left - right) > rtol * np.maximum(np.abs(left), np.abs(right)))
         if not len(differs):
             return None
@@ -293,9 +393,16 @@ class TrafficMatrix:
         return write_matrix(self, path, suffix)
 
     def _repr_html_(self) -> str:
-        title = (f"{self.n} ranks, {self.records:,} records: payload {format_bytes(self.payload_bytes)}, "
-                 f"matrix sum {format_bytes(self.sum_bytes)}, unattributed {format_bytes(self.unattributed_bytes)} "
-                 f"({self.origin}: {self.algorithm}, ring order {self.ring_order}; from {self.source}, "
-                 f"{self.coverage.used:,} of {self.coverage.read:,} source records used)")
+        title = (
+            f"{self.n} ranks, {self.records:,} records: payload {format_bytes(self.payload_bytes)}, "
+            f"matrix sum {format_bytes(self.sum_bytes)}, unattributed {format_bytes(self.unattributed_bytes)} "
+            f"({self.origin}: {self.algorithm}, ring order {self.ring_order}; from {self.source}, "
+            f"{self.coverage.used:,} of {self.coverage.read:,} source records used)"
+        )
         rows = [(link.src, link.dst, format_bytes(link.size_bytes), link.size_bytes) for link in self.links(top=30)]
         return table_html(title, ["from rank", "to rank", "amount", "bytes"], rows, len(self.cells), self.notes)
+
+
+def _names(wanted: str | Mapping[str, str], op: str) -> bool:
+    """Whether a choice of algorithms says something about an operation."""
+    return op in algorithms()[wanted].ops if isinstance(wanted, str) else op in wanted

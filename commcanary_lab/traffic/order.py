@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from commcanary_lab.errors import UsageError
 from commcanary_lab.trace import ProcessGroup, Trace
+from commcanary_lab.traffic.placement import Placement
 
 __all__ = ["RingOrder", "stated_order"]
 
@@ -38,10 +42,25 @@ class RingOrder:
         One order of ranks; every group takes its members from it.
     by_group : mapping of str to tuple of int
         Orders by group name.
+    rails : Placement, optional
+        Order every group by rail, then by node.
     """
 
     everywhere: tuple[int, ...] | None
     by_group: Mapping[str, tuple[int, ...]]
+    rails: Placement | None = None
+
+    @classmethod
+    def along_rails(cls, placement: Placement) -> RingOrder:
+        """Every ring visits all nodes on one rail, then all on the next.
+
+        Examples
+        --------
+        >>> world = ProcessGroup("world", tuple(range(8)))
+        >>> RingOrder.along_rails(Placement(4)).members(world)
+        (0, 4, 1, 5, 2, 6, 3, 7)
+        """
+        return cls(None, {}, placement)
 
     @classmethod
     def of(cls, stated: Mapping[str, Sequence[int]] | Sequence[int] | None, groups: Sequence[ProcessGroup]) -> RingOrder:
@@ -69,8 +88,10 @@ class RingOrder:
         names = {g.name for g in groups if g.name is not None}
         for name in by_name:
             if name not in names:
-                raise UsageError(f"the ring order names a group {name!r} that the trace does not have",
-                                 remedy=f"it has: {', '.join(sorted(names)) or 'no named group'}")
+                raise UsageError(
+                    f"the ring order names a group {name!r} that the trace does not have",
+                    remedy=f"it has: {', '.join(sorted(names)) or 'no named group'}",
+                )
         for group in groups:
             if group.name in by_name:
                 _complete(by_name[group.name], group)
@@ -80,9 +101,18 @@ class RingOrder:
         """Return True if the order of this group was stated."""
         return self.everywhere is not None or group.name in self.by_group
 
+    @cached_property
+    def _position(self) -> dict[int, int]:
+        return {rank: i for i, rank in enumerate(self.everywhere or ())}
+
     def members(self, group: ProcessGroup) -> tuple[int, ...]:
         """Return the members in ring order."""
-        order = self.everywhere if self.everywhere is not None else self.by_group.get(group.name or "")
+        if self.rails is not None:
+            ranks = np.array(group.members, np.int64)
+            return tuple(ranks[np.lexsort((ranks, self.rails.nodes(ranks), self.rails.rails(ranks)))].tolist())
+        if self.everywhere is not None:
+            return tuple(sorted(group.members, key=self._position.__getitem__))
+        order = self.by_group.get(group.name or "")
         if order is None:
             return group.members
         wanted = set(group.members)

@@ -24,5 +24,9 @@ def pairwise(calls: Calls) -> Links:
     call, source = np.nonzero(calls.reporting)
     peers = (source[:, None] + np.arange(1, k)[None, :]) % k  # every position but the own one
     call = np.repeat(call, k - 1)
-    return Links(call.astype(np.int64, copy=False), calls.members[call, np.repeat(source, k - 1)], calls.members[call, peers.ravel()],
-                 calls.size_bytes[call] / k)
+    return Links(
+        call.astype(np.int64, copy=False),
+        calls.members[call, np.repeat(source, k - 1)],
+        calls.members[call, peers.ravel()],
+        calls.size_bytes[call] / k,
+    )

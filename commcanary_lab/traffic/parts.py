@@ -84,6 +84,11 @@ def group_names(groups: Iterable[ProcessGroup]) -> dict[ProcessGroup, str]:
 
 def joined(a: Part, b: Part) -> Part:
     """Return the sum of the figures of two parts of the same operation, group and phase."""
-    return replace(a, events=a.events + b.events, records=a.records + b.records, payload_bytes=a.payload_bytes + b.payload_bytes,
-                   unattributed_bytes=a.unattributed_bytes + b.unattributed_bytes,
-                   unattributed_received_bytes=a.unattributed_received_bytes + b.unattributed_received_bytes)
+    return replace(
+        a,
+        events=a.events + b.events,
+        records=a.records + b.records,
+        payload_bytes=a.payload_bytes + b.payload_bytes,
+        unattributed_bytes=a.unattributed_bytes + b.unattributed_bytes,
+        unattributed_received_bytes=a.unattributed_received_bytes + b.unattributed_received_bytes,
+    )

@@ -90,8 +90,12 @@ class _Exchange:
         lengths = self.trace.splits.lengths[self.events]
         if (lengths != width).any():
             event = int(self.events[np.argmax(lengths != width)])
-            raise InputError(f"the split list has {self.trace.splits.lengths[event]} values; {o} reporting ranks of {k} need {width}",
-                             record=event, field="splits", remedy="give per rank: total sent, total received, k sent, k received")
+            raise InputError(
+                f"the split list has {self.trace.splits.lengths[event]} values; {o} reporting ranks of {k} need {width}",
+                record=event,
+                field="splits",
+                remedy="give per rank: total sent, total received, k sent, k received",
+            )
         sent, received = np.zeros((o, k), np.int64), np.zeros((o, k), np.int64)
         step = max(1, _PASS // width)
         for low in range(0, len(self.events), step):
@@ -99,8 +103,9 @@ class _Exchange:
             block = self.trace.splits.values[self.trace.splits.pointers[events][:, None] + np.arange(width)].reshape(-1, o, 2 + 2 * k)
             self._pass(events, block, sent, received)
         rows = Links.where(sent != 0, np.repeat(self.observers[:, None], k, 1), np.repeat(self.members[None, :], o, 0), sent.astype(float))
-        columns = Links.where(received != 0, np.repeat(self.members[None, :], o, 0), np.repeat(self.observers[:, None], k, 1),
-                              received.astype(float))
+        columns = Links.where(
+            received != 0, np.repeat(self.members[None, :], o, 0), np.repeat(self.observers[:, None], k, 1), received.astype(float)
+        )
         for links in (rows, columns):
             other = links.src != links.dst
             call = np.full(int(other.sum()), self.part, np.int64)
@@ -130,9 +135,13 @@ class _Exchange:
         differs = (by_sender != by_receiver) & (by_sender >= 0) & (by_receiver >= 0)
         if differs.any():
             e, i, j = (int(x[0]) for x in np.nonzero(differs))
-            raise InputError(f"rank {self.observers[i]} says that it sent {by_sender[e, i, j]} bytes to rank {self.observers[j]}, "
-                             f"which says that it received {by_receiver[e, i, j]}", record=int(events[e]), field="splits",
-                             remedy="the captures belong to different runs, or the job was out of step")
+            raise InputError(
+                f"rank {self.observers[i]} says that it sent {by_sender[e, i, j]} bytes to rank {self.observers[j]}, "
+                f"which says that it received {by_receiver[e, i, j]}",
+                record=int(events[e]),
+                field="splits",
+                remedy="the captures belong to different runs, or the job was out of step",
+            )
 
     def _missing(self, events: npt.NDArray[np.intp], totals: IntArray, cells: IntArray, what: str) -> tuple[int, int]:
         """Bytes of the totals that no known cell explains, and rows where neither is known."""
@@ -141,9 +150,12 @@ class _Exchange:
         wrong = (totals >= 0) & ((missing < 0) | (complete & (missing != 0)))
         if wrong.any():
             e, i = (int(x[0]) for x in np.nonzero(wrong))
-            raise InputError(f"rank {self.observers[i]} {what} {totals[e, i]} bytes in total but its splits add up to "
-                             f"{totals[e, i] - missing[e, i]}", record=int(events[e]), field="splits",
-                             remedy="check how the source counts elements and their width")
+            raise InputError(
+                f"rank {self.observers[i]} {what} {totals[e, i]} bytes in total but its splits add up to {totals[e, i] - missing[e, i]}",
+                record=int(events[e]),
+                field="splits",
+                remedy="check how the source counts elements and their width",
+            )
         return int(missing[totals >= 0].sum()), int(np.count_nonzero((totals < 0) & ~complete))
 
 

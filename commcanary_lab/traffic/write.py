@@ -59,18 +59,31 @@ def write_matrix(matrix: TrafficMatrix, path: str | os.PathLike[str], suffix: st
     """
     suffix = Path(path).suffix.lower() if suffix is None else suffix
     if suffix not in _WRITERS:
-        raise UsageError(f"a traffic matrix cannot be written as {suffix or 'a file without suffix'!r}", file=str(path),
-                         remedy=f"name the file {', '.join(SUFFIXES)}")
+        raise UsageError(
+            f"a traffic matrix cannot be written as {suffix or 'a file without suffix'!r}",
+            file=str(path),
+            remedy=f"name the file {', '.join(SUFFIXES)}",
+        )
     return write_atomic(path, _WRITERS[suffix](matrix))
 
 
 def _about(m: TrafficMatrix) -> bytes:
-    return canonical_bytes({
-        "ranks": m.n, "events": m.events, "records": m.records, "payload_bytes": m.payload_bytes, "matrix_sum_bytes": m.sum_bytes,
-        "unattributed_bytes": m.unattributed_bytes, "source": m.source, "algorithm": m.algorithm, "ring_order": m.ring_order,
-        "origin": m.origin, "notes": list(m.notes),
-        "import_coverage": {"read": m.coverage.read, "used": m.coverage.used, "skipped": dict(m.coverage.skipped)},
-    })
+    return canonical_bytes(
+        {
+            "ranks": m.n,
+            "events": m.events,
+            "records": m.records,
+            "payload_bytes": m.payload_bytes,
+            "matrix_sum_bytes": m.sum_bytes,
+            "unattributed_bytes": m.unattributed_bytes,
+            "source": m.source,
+            "algorithm": m.algorithm,
+            "ring_order": m.ring_order,
+            "origin": m.origin,
+            "notes": list(m.notes),
+            "import_coverage": {"read": m.coverage.read, "used": m.coverage.used, "skipped": dict(m.coverage.skipped)},
+        }
+    )
 
 
 def _csv(m: TrafficMatrix) -> Iterator[bytes]:
@@ -85,8 +98,16 @@ def _csv(m: TrafficMatrix) -> Iterator[bytes]:
 def _npz(m: TrafficMatrix) -> bytes:
     csr = m.csr()
     buffer = io.BytesIO()
-    np.savez(buffer, format=np.array(b"csr"), shape=np.array(csr.shape), data=csr.data, indices=csr.indices, indptr=csr.indptr,
-             ranks=m.ranks, about=np.frombuffer(_about(m), np.uint8))
+    np.savez(
+        buffer,
+        format=np.array(b"csr"),
+        shape=np.array(csr.shape),
+        data=csr.data,
+        indices=csr.indices,
+        indptr=csr.indptr,
+        ranks=m.ranks,
+        about=np.frombuffer(_about(m), np.uint8),
+    )
     return buffer.getvalue()
 
 
@@ -99,10 +120,16 @@ def _parquet(m: TrafficMatrix) -> bytes:
     def text(values: list[str | None]) -> pa.Array:
         return pa.array(values, pa.string()).take(pa.array(m.part)).dictionary_encode()
 
-    table = pa.table({
-        "op": text([p.op for p in m.parts]), "group": text([names[p.group] for p in m.parts]), "phase": text([p.phase for p in m.parts]),
-        "src": m.part_cells.src, "dst": m.part_cells.dst, "bytes": m.part_cells.size_bytes,
-    }).replace_schema_metadata({"commcanary_lab": _about(m), "ranks": canonical_bytes(m.ranks.tolist())})
+    table = pa.table(
+        {
+            "op": text([p.op for p in m.parts]),
+            "group": text([names[p.group] for p in m.parts]),
+            "phase": text([p.phase for p in m.parts]),
+            "src": m.part_cells.src,
+            "dst": m.part_cells.dst,
+            "bytes": m.part_cells.size_bytes,
+        }
+    ).replace_schema_metadata({"commcanary_lab": _about(m), "ranks": canonical_bytes(m.ranks.tolist())})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue().to_pybytes()
