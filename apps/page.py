@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,15 @@ GAP = 16
 
 @dataclass(frozen=True)
 class Selection:
-    """What is open."""
+    """What is open, and the choices on pages that the address keeps, each with its values."""
 
     trace: str | None = None
     canary: str | None = None
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def option(self, name: str, default: str) -> str:
+        """Return a choice with one value."""
+        return self.options.get(name, (default,))[0]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Session(param.Parameterized):
     trace = param.String(None, allow_None=True)
     canary = param.String(None, allow_None=True)
     dark = param.Boolean(False)
+    options = param.Dict({}, doc="Choices on pages, each with its values; `Selection.options`.")
     revision = param.Integer(0, doc="Counts changes of the workspace that this session made or saw.")
 
     def __init__(self, workspace: Workspace, **params: Any) -> None:
@@ -41,12 +42,17 @@ class Session(param.Parameterized):
         self.jobs = Jobs()
         self.folder: WorkspacePanel | None = None
         self._from_address()
-        self.param.watch(self._to_address, ["page", "trace", "canary", "dark"])
+        self.param.watch(self._to_address, ["page", "trace", "canary", "dark", "options"])
 
     @property
     def selection(self) -> Selection:
         """What is open."""
-        return Selection(self.trace, self.canary)
+        return Selection(self.trace, self.canary, self.options)
+
+    def choose(self, name: str, *values: str) -> None:
+        """Keep a choice in the address; without values it is forgotten. The page that offers it follows by itself."""
+        kept = {k: v for k, v in self.options.items() if k != name}
+        self.options = {**kept, name: values} if values else kept
 
     def _from_address(self) -> None:
         location = pn.state.location
@@ -55,14 +61,16 @@ class Session(param.Parameterized):
         canaries = [a.name for a in self.workspace.list("canary")]
         trace = given.get("trace") or first_trace(self.workspace.list("trace"))
         canary = given.get("canary") or best_canary(trace, canaries)
-        self.param.update(page=given.get("page", "overview"), trace=trace, canary=canary, dark=given.get("theme") == "dark")
+        options = {key: tuple(values) for key, values in query.items() if key not in _KEYS}
+        dark = given.get("theme") == "dark"
+        self.param.update(page=given.get("page", "overview"), trace=trace, canary=canary, dark=dark, options=options)
 
     def _to_address(self, *_: Any) -> None:
         location = pn.state.location
         if location is None:
             return
         query = {"page": self.page, "trace": self.trace, "canary": self.canary, "theme": "dark" if self.dark else None}
-        search = "?" + urlencode({k: v for k, v in query.items() if v})
+        search = "?" + urlencode({**{k: v for k, v in query.items() if v}, **self.options}, doseq=True)
         if location.search != search:
             location.search = search
 
