@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from commcanary_lab.simulate.backend import Backend
     from commcanary_lab.simulate.report import Report
     from commcanary_lab.trace.model import Trace
-    from commcanary_lab.traffic import TrafficMatrix
+    from commcanary_lab.traffic import TrafficMatrix, fabric
     from commcanary_lab.traffic import build_matrix as traffic
     from commcanary_lab.verify.model import Tolerances, Verification
 
@@ -47,6 +47,7 @@ __all__ = [
     "compile",
     "contrast",
     "diff",
+    "fabric",
     "iterations",
     "open",
     "ops",
@@ -75,6 +76,7 @@ _HOMES = {
     **dict.fromkeys(("diff", "iterations", "ops", "overlap_shares", "stragglers"), "commcanary_lab.inspect"),
     **dict.fromkeys(("baseline", "compare_methods", "contrast", "pareto", "reduce", "search"), "commcanary_lab.minimize"),
     "ablate": "commcanary_lab.simulate.ablation",
+    "fabric": "commcanary_lab.traffic",
     "compare": "commcanary_lab.review",
     "Backend": "commcanary_lab.simulate.backend",
     "Canary": "commcanary_lab.canary.model",

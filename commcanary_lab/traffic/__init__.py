@@ -1,33 +1,50 @@
 """Traffic matrices: attribution algorithms, parallelism layout, comparison and files."""
 
 from commcanary_lab._callable import make_callable
+from commcanary_lab.layout import Layout, parse_layout, read_layout
 from commcanary_lab.traffic.attribution import Algorithm, Calls, Links, algorithms, register
 from commcanary_lab.traffic.build import build_matrix
 from commcanary_lab.traffic.cells import Link
+from commcanary_lab.traffic.crossing import Crossing
 from commcanary_lab.traffic.difference import TrafficDifference
-from commcanary_lab.traffic.layout import Layout
-from commcanary_lab.traffic.layout_file import parse_layout, read_layout
+from commcanary_lab.traffic.fabric import fabric
+from commcanary_lab.traffic.fabric_verdict import FabricVerdict, OrderVerdict, Utilisation
 from commcanary_lab.traffic.matrix import CellDifference, TrafficMatrix
+from commcanary_lab.traffic.moe import MoeWhatIf, moe_what_if
 from commcanary_lab.traffic.nodes import NodeMatrix
+from commcanary_lab.traffic.order import RingOrder
 from commcanary_lab.traffic.parts import Part
+from commcanary_lab.traffic.placement import Placement
+from commcanary_lab.traffic.placement_search import PlacementSearch, search_placement
 from commcanary_lab.traffic.write import write_matrix
 
 __all__ = [
     "Algorithm",
     "Calls",
     "CellDifference",
+    "Crossing",
+    "FabricVerdict",
     "Layout",
     "Link",
     "Links",
+    "MoeWhatIf",
     "NodeMatrix",
+    "OrderVerdict",
     "Part",
+    "Placement",
+    "PlacementSearch",
+    "RingOrder",
     "TrafficDifference",
     "TrafficMatrix",
+    "Utilisation",
     "algorithms",
     "build_matrix",
+    "fabric",
+    "moe_what_if",
     "parse_layout",
     "read_layout",
     "register",
+    "search_placement",
     "write_matrix",
 ]
 

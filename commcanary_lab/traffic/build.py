@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from commcanary_lab.errors import InputError
 from commcanary_lab.inspect.grouping import Grouping, group_by, group_codes, sums, text_codes
+from commcanary_lab.layout import Layout
 from commcanary_lab.trace import ProcessGroup, Trace
 from commcanary_lab.trace.ops import ALL_TO_ALL_V
 from commcanary_lab.traffic.attribution import Algorithm, BoolArray, Calls, IntArray, Links, choose
 from commcanary_lab.traffic.calls import CallTable, attribute
 from commcanary_lab.traffic.cells import canonical
-from commcanary_lab.traffic.layout import Layout
 from commcanary_lab.traffic.matrix import Part, TrafficMatrix
 from commcanary_lab.traffic.order import RingOrder, stated_order
 from commcanary_lab.traffic.placement import Placement

@@ -58,7 +58,8 @@ def _chains(calls: Calls, call: int) -> Iterator[Links]:
     grid = NodeGrid.of(calls, call, "hierarchical")
     root = calls.members[call, calls.root[call]]
     row, column = (int(x[0]) for x in np.nonzero(grid.ranks == root))
-    ranks, reporting = (np.roll(x, (-row, -column), (0, 1)) for x in (grid.ranks, grid.reporting))
+    ranks = np.roll(grid.ranks, (-row, -column), (0, 1))
+    reporting = np.roll(grid.reporting, (-row, -column), (0, 1))
     size = float(calls.size_bytes[call])
     for away, towards, reports in (
         (ranks[:-1, 0], ranks[1:, 0], (reporting[:-1, 0], reporting[1:, 0])),

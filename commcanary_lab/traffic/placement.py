@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from commcanary_lab.errors import InputError, UsageError
+from commcanary_lab.layout import Layout
 from commcanary_lab.traffic.attribution import IntArray
-from commcanary_lab.traffic.layout import Layout
 
 __all__ = ["Placement"]
 
