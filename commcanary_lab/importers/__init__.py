@@ -83,7 +83,8 @@ FORMATS = (
         mark=b"commcanary_lab.shard.v1",
     ),
     Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
-    Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset()),
+    Format("mpi_text", "mpi_text", "MPI trace of liballprof (PMPI)", ("mpi", "pmpi", "liballprof"), mark=b"MPI_"),
+    Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset(), mark=b"algbw"),
     Format("nccl_log", "nccl_log", "NCCL or RCCL debug log", ("nccl", "rccl", "rccl_log"), options=frozenset({"ranks"})),
 )
 
