@@ -9,7 +9,7 @@ from commcanary_lab.units import format_bytes
 __all__ = ["KINDS", "Artifact"]
 
 #: Kinds that a workspace can open, and what is none of them.
-KINDS = ("trace", "canary", "other")
+KINDS = ("trace", "canary", "report", "comparison", "ledger", "other")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Artifact:
     ----------
     name : str
         Name inside the workspace; unique.
-    kind : {"trace", "canary", "other"}
+    kind : {"trace", "canary", "report", "comparison", "ledger", "other"}
         Recognised by content, never by the name.
     size_bytes : int
         Size on disk; the sum over the files of a folder.

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.canonical import write_atomic
@@ -19,13 +19,18 @@ from commcanary_lab.workspace.cache import ResultCache
 from commcanary_lab.workspace.recognise import Recognised, recognise
 from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, numbered, safe_name
 
+if TYPE_CHECKING:
+    from commcanary_lab.review.comparison_file import ComparisonFile
+    from commcanary_lab.simulate.report_file import ReportFile
+    from commcanary_lab.workspace.ledger_file import LedgerFile
+
 __all__ = ["Workspace"]
 
 T = TypeVar("T")
 
 
 class Workspace:
-    """A folder of plain artifact files: traces and canaries, each recognised by its content.
+    """A folder of plain artifact files (`KINDS`), each recognised by its content.
 
     Nothing outside the files is kept: what is opened or computed sits in a bounded cache whose keys change when a file does.
 
@@ -104,19 +109,23 @@ class Workspace:
         LabError
             If there is none of that name, or it is invalid.
         """
-        artifact = self._of_kind(name, "trace")
-        return self.cache.get(("trace", name, artifact.stamp), lambda: open_trace_at(self.path / name))
+        return self._open(name, "trace")
 
     def canary(self, name: str) -> Canary:
-        """Open a canary.
+        """Open a canary; raises like `trace`."""
+        return self._open(name, "canary")
 
-        Raises
-        ------
-        LabError
-            If there is none of that name, or it is invalid.
-        """
-        artifact = self._of_kind(name, "canary")
-        return self.cache.get(("canary", name, artifact.stamp), lambda: open_canary_at(self.path / name))
+    def report(self, name: str) -> ReportFile:
+        """Open a report; raises like `trace`."""
+        return self._open(name, "report")
+
+    def comparison(self, name: str) -> ComparisonFile:
+        """Open a comparison; raises like `trace`."""
+        return self._open(name, "comparison")
+
+    def ledger(self, name: str) -> LedgerFile:
+        """Open the ledger of a search or of ddmin; raises like `trace`."""
+        return self._open(name, "ledger")
 
     def derived(self, name: str, what: str, compute: Callable[[], T]) -> T:
         """Return a result computed from an artifact, from the cache while the file is unchanged.
@@ -132,11 +141,11 @@ class Workspace:
         """
         return self.cache.get((what, name, self.get(name).stamp), compute)
 
-    def _of_kind(self, name: str, kind: str) -> Artifact:
+    def _open(self, name: str, kind: str) -> Any:
         artifact = self.get(name)
         if artifact.kind != kind:
             raise UsageError(f"{name!r} is no {kind}: {artifact.summary}", remedy=f"choose a {kind}")
-        return artifact
+        return self.cache.get((kind, name, artifact.stamp), lambda: OPENERS[kind](self.path / name))
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
@@ -190,12 +199,9 @@ class Workspace:
                 raise FormatError(
                     f"not a trace and not a canary: {kind.summary}",
                     file=name,
-                    remedy="upload a commcanary.trace.v1 file, a profile or a canary",
+                    remedy="upload a commcanary.trace.v1 file, a profile, a canary, a report, a comparison or a ledger",
                 )
-            if kind.kind == "canary":
-                open_canary_at(path)
-            else:
-                open_trace_at(path)
+            OPENERS[kind.kind](path)
         except LabError as e:  # the user knows the file by its own name, not by where it was staged
             raise type(e)(tuple(replace(p, file=name, what=p.what.replace(str(path), name)) for p in e.problems)) from None
         finally:
@@ -220,15 +226,42 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return latest, size, count
 
 
-def open_trace_at(path: Path) -> Trace:
-    """Open a trace file, or a folder of per-rank files."""
+def _open_trace(path: Path) -> Trace:
+    """A trace file, or a folder of per-rank files."""
     from commcanary_lab.importers.open import open_trace
 
     return open_trace([path])
 
 
-def open_canary_at(path: Path) -> Canary:
-    """Open a canary file."""
+def _open_canary(path: Path) -> Canary:
     from commcanary_lab.canary.read import read_canary
 
     return read_canary(path)
+
+
+def _open_report(path: Path) -> ReportFile:
+    from commcanary_lab.simulate.report_file import read_report
+
+    return read_report(path)
+
+
+def _open_comparison(path: Path) -> ComparisonFile:
+    from commcanary_lab.review.comparison_file import read_comparison
+
+    return read_comparison(path)
+
+
+def _open_ledger(path: Path) -> LedgerFile:
+    from commcanary_lab.workspace.ledger_file import read_ledger
+
+    return read_ledger(path)
+
+
+#: How each kind is opened; what opening raises, a user may read.
+OPENERS: dict[str, Callable[[Path], object]] = {
+    "trace": _open_trace,
+    "canary": _open_canary,
+    "report": _open_report,
+    "comparison": _open_comparison,
+    "ledger": _open_ledger,
+}

@@ -5,20 +5,17 @@ from __future__ import annotations
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from commcanary_lab.canary.document import FORMAT as CANARY
 from commcanary_lab.errors import LabError
 from commcanary_lab.importers.open import recognise_file
+from commcanary_lab.workspace.stated import MARK, Stated, described
 
 __all__ = ["Recognised", "recognise"]
 
 #: Files of a folder that are looked at before it counts as unknown.
 _MAX_PROBED = 16
-
-_KINDS = {"lossless": "lossless canary", "bounded_approximate": "bounded canary"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ def recognise(path: Path) -> Recognised:
     Returns
     -------
     Recognised
-        ``trace``, ``canary`` or ``other``; `summary` says why in the last case.
+        One of `KINDS`; `summary` says what it is, and for ``other`` why it cannot be opened.
     """
     try:
         return _folder(path) if path.is_dir() else _file(path)
@@ -58,31 +55,23 @@ def _folder(path: Path) -> Recognised:
 
 
 def _file(path: Path) -> Recognised:
-    if timing := _canary_timing(path):
-        return Recognised("canary", timing)
+    if (stated := _stated(path)) is not None and (found := described(stated)) is not None:
+        return Recognised(*found)
     try:
         return Recognised("trace", recognise_file(path).about)
     except LabError as e:
         return Recognised("other", e.problems[0].what)
 
 
-class _Stated(msgspec.Struct):
-    """What a canary says at its top level; the formats of sources that it mentions stand deeper."""
-
-    format: Any = None
-    timing: Any = None
-
-
-def _canary_timing(path: Path) -> str:
-    """Return what kind of canary a file is, empty if it is none. Only files that hold the words are decoded."""
+def _stated(path: Path) -> Stated | None:
+    """Return what a document of this package says at its top level. Only files that hold the mark are decoded."""
     with path.open("rb") as f:
         if not f.read(4).lstrip(b"\xef\xbb\xbf \n").startswith(b"{"):
-            return ""
+            return None
         with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            if data.find(CANARY.encode()) < 0:
-                return ""
+            if data.find(MARK) < 0:
+                return None
             try:
-                stated = msgspec.json.decode(memoryview(data), type=_Stated)
+                return msgspec.json.decode(memoryview(data), type=Stated)
             except (msgspec.DecodeError, RecursionError):
-                return ""
-    return _KINDS.get(stated.timing, "canary") if stated.format == CANARY else ""
+                return None
