@@ -10,7 +10,7 @@ from commcanary_lab.views.markup import chip, html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import paper
 
-__all__ = ["checks_card", "chips_html", "statuses"]
+__all__ = ["checks_card", "chip_row", "chips_html", "statuses"]
 
 _GOOD = {"lossless", "full_source", "recomputed", "pass", "verified"}
 _BAD = {"mismatch", "fail", "refused"}
@@ -80,6 +80,14 @@ def _value(value: float | int | str | None) -> str:
 
 def chips_html(verification: Verification) -> str:
     """Return the chips of all statuses and the claim as HTML."""
+    head = title_html(
+        "Verification", f"Claim: {verification.claim}. {_sentence(verification.claim_reason)}", "model", f"cost model {verification.model}"
+    )
+    return f'{head}<div style="height:10px"></div>{chip_row(verification)}'
+
+
+def chip_row(verification: Verification) -> str:
+    """Return one chip per status as HTML."""
     chips = []
     for name, value in verification.statuses.items():
         state = "ok" if value in _GOOD else "bad" if value in _BAD else "open"
@@ -87,10 +95,7 @@ def chips_html(verification: Verification) -> str:
         if name == "ranking" and verification.decisions_total:
             text = f"{text} ({verification.decisions_kept} of {verification.decisions_total})"
         chips.append(chip(name, text, state))
-    head = title_html(
-        "Verification", f"Claim: {verification.claim}. {_sentence(verification.claim_reason)}", "model", f"cost model {verification.model}"
-    )
-    return f'{head}<div class="chips" style="margin-top:10px">{"".join(chips)}</div>'
+    return f'<div class="chips">{"".join(chips)}</div>'
 
 
 def _sentence(text: str) -> str:
