@@ -6,24 +6,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from commcanary_lab.views.ablation_chart import ablation
     from commcanary_lab.views.error_bounds import errors
     from commcanary_lab.views.heatmap import traffic
     from commcanary_lab.views.lanes import timeline
     from commcanary_lab.views.loop_nest import program
     from commcanary_lab.views.operations import ops
+    from commcanary_lab.views.ranking_matrix import ranking
     from commcanary_lab.views.status_chips import statuses
+    from commcanary_lab.views.verification_matrix import verification
 
-__all__ = ["errors", "ops", "program", "statuses", "timeline", "traffic"]
+__all__ = ["ablation", "errors", "ops", "program", "ranking", "statuses", "timeline", "traffic", "verification"]
 
 
 #: Where each figure is defined; files and figures have different names, so that neither hides the other.
 _DEFINED_IN = {
+    "ablation": "ablation_chart",
     "errors": "error_bounds",
     "ops": "operations",
     "program": "loop_nest",
+    "ranking": "ranking_matrix",
     "statuses": "status_chips",
     "timeline": "lanes",
     "traffic": "heatmap",
+    "verification": "verification_matrix",
 }
 
 
