@@ -6,7 +6,12 @@ import heapq
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
-__all__ = ["order_by_ranks"]
+import numpy as np
+import numpy.typing as npt
+
+from commcanary_lab.trace.numbering import first_rows, positions
+
+__all__ = ["order_by_ranks", "order_rows"]
 
 _T = TypeVar("_T", bound=Hashable)
 
@@ -77,3 +82,51 @@ def order_by_ranks(sequences: Sequence[Sequence[_T]]) -> tuple[list[_T], int]:
                 at[rank] += 1
                 arrive(rank)
     return order, forced
+
+
+def order_rows(rank: npt.NDArray[np.integer], event: npt.NDArray[np.integer], count: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Order events as `order_by_ranks` does, from one row per event and rank.
+
+    Parameters
+    ----------
+    rank : ndarray of int, shape (n,)
+        Rank of each row; the rows of a rank are in its order.
+    event : ndarray of int, shape (n,)
+        Event of each row, from 0 to `count` - 1. A rank names an event at most once.
+    count : int
+        Number of events.
+
+    Returns
+    -------
+    place : ndarray of int64, shape (count,)
+        Place of each event in the order.
+    forced : int
+        As in `order_by_ranks`.
+
+    Examples
+    --------
+    >>> order_rows(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 2, 0, 1]), 3)
+    (array([1, 2, 0]), 0)
+    """
+    place = np.empty(count, np.int64)
+    if count == 0:
+        return place, 0
+    if np.any(rank[1:] < rank[:-1]):
+        by_rank = np.argsort(rank, kind="stable")
+        rank, event = rank[by_rank], event[by_rank]
+    position = positions(rank)
+    reached = np.zeros(count, np.int64)
+    np.maximum.at(reached, event, position)
+    order = np.lexsort((first_rows(event, count), reached))
+    place[order] = np.arange(count)
+    same = rank[1:] == rank[:-1]
+    if np.all((np.diff(place[event]) > 0) | ~same):  # where this agrees with every rank, it is the order wanted
+        return place, 0
+    from commcanary_lab.trace.order_kernel import placed
+
+    # the kernel numbers events by priority: the one that its ranks reached after the fewest events comes first
+    starts = np.concatenate([[0], np.flatnonzero(~same) + 1, [len(event)]]).astype(np.int64)
+    sequence, forced = placed(place[event].astype(np.int64), starts, count)
+    out = np.empty(count, np.int64)
+    out[sequence] = np.arange(count)
+    return out[place], int(forced)
