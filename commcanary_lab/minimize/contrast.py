@@ -161,6 +161,11 @@ class Contrast:
         """Tail events of the source over all backends and quantiles."""
         return sum(len(self._tail(report, q)) for report in self.reports for q in TAILS)
 
+    @property
+    def tail_sizes(self) -> dict[str, int]:
+        """Distinct tail events of the source per backend, those of all quantiles together."""
+        return {r.backend.label: len(np.unique(np.concatenate([self._tail(r, q) for q in TAILS]))) for r in self.reports}
+
     def _tail(self, report: Report, q: float) -> np.ndarray:
         """Source events of the tail; an event of several iterations counts once."""
         return np.unique(report.samples.event[tail_events(report, q)])

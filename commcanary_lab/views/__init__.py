@@ -7,25 +7,50 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from commcanary_lab.views.ablation_chart import ablation
+    from commcanary_lab.views.baseline_table import methods
+    from commcanary_lab.views.contrast_panel import contrast
+    from commcanary_lab.views.ddmin_scrubber import ddmin
     from commcanary_lab.views.error_bounds import errors
     from commcanary_lab.views.heatmap import traffic
     from commcanary_lab.views.lanes import timeline
     from commcanary_lab.views.loop_nest import program
     from commcanary_lab.views.operations import ops
+    from commcanary_lab.views.pareto_chart import pareto
     from commcanary_lab.views.ranking_matrix import ranking
+    from commcanary_lab.views.search_scatter import search
     from commcanary_lab.views.status_chips import statuses
     from commcanary_lab.views.verification_matrix import verification
 
-__all__ = ["ablation", "errors", "ops", "program", "ranking", "statuses", "timeline", "traffic", "verification"]
+__all__ = [
+    "ablation",
+    "contrast",
+    "ddmin",
+    "errors",
+    "methods",
+    "ops",
+    "pareto",
+    "program",
+    "ranking",
+    "search",
+    "statuses",
+    "timeline",
+    "traffic",
+    "verification",
+]
 
 
 #: Where each figure is defined; files and figures have different names, so that neither hides the other.
 _DEFINED_IN = {
     "ablation": "ablation_chart",
+    "contrast": "contrast_panel",
+    "ddmin": "ddmin_scrubber",
     "errors": "error_bounds",
+    "methods": "baseline_table",
     "ops": "operations",
+    "pareto": "pareto_chart",
     "program": "loop_nest",
     "ranking": "ranking_matrix",
+    "search": "search_scatter",
     "statuses": "status_chips",
     "timeline": "lanes",
     "traffic": "heatmap",

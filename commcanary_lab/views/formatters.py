@@ -13,9 +13,11 @@ __all__ = [
     "bytes_cell",
     "bytes_hover",
     "bytes_ticks",
+    "number_cell",
     "rank_hover",
     "rank_ticks",
     "share_cell",
+    "status_cell",
     "time_cell",
     "time_ticks",
 ]
@@ -136,6 +138,24 @@ def rate_cell() -> Any:
 def count_cell() -> Any:
     """Return a table cell formatter for counts."""
     return _cell("", "value == null || !isFinite(value) ? '' : value.toLocaleString('en-US')")
+
+
+def number_cell() -> Any:
+    """Return a table cell formatter for plain numbers, with three significant digits."""
+    return _cell(_DIGITS, "value == null || isNaN(value) ? '' : !isFinite(value) ? 'infinite' : digits(value)")
+
+
+def status_cell() -> Any:
+    """Return a table cell formatter for a status in words: what holds has a tick, what failed a cross and the colour of failures."""
+    from bokeh.models import HTMLTemplateFormatter
+
+    return HTMLTemplateFormatter(
+        template="""<% const word = String(value ?? '').split(',')[0];
+const good = ['lossless', 'full', 'full source', 'recomputed', 'pass', 'verified'].includes(word);
+const bad = ['mismatch', 'fail', 'refused'].includes(word);
+const color = bad ? 'var(--mui-palette-error-main, #c93a32)' : good ? 'inherit' : 'var(--mui-palette-text-secondary, #56616f)';
+const mark = bad ? '\u2715 ' : good ? '\u2713 ' : '' %><span style="color:<%= color %>;font-weight:<%= bad ? 700 : 400 %>"><%- mark + value %></span>"""
+    )
 
 
 def _cell(functions: str, expression: str) -> Any:

@@ -1,0 +1,109 @@
+"""A difference of traffic matrices as a heatmap: one colour for bytes that are missing, another for bytes that are new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from commcanary_lab.traffic.difference import TrafficDifference
+from commcanary_lab.units import format_bytes
+from commcanary_lab.views import formatters as fmt
+from commcanary_lab.views.plot_frame import frame, pane
+from commcanary_lab.views.theme import DIFFERENCE, NEUTRAL, smooth
+
+__all__ = ["blocks", "difference_map", "difference_text"]
+
+#: Above so many ranks the cells of neighbouring ranks are added up.
+MAX_CELLS = 512
+
+_SIDE = 250
+
+
+def blocks(difference: TrafficDifference, cells: int = MAX_CELLS) -> tuple[npt.NDArray[np.float64], int]:
+    """Return the signed difference, shape (k, k) with k at most `cells`, and how many ranks one row stands for.
+
+    Signed cells of one block are added; blocks without a differing cell are NaN.
+    """
+    n = len(difference.ranks)
+    width = max(1, -(-n // cells))
+    side = -(-n // width)
+    out = np.full((side, side), np.nan)
+    c = difference.cells
+    if len(c):
+        row = np.searchsorted(difference.ranks, c.src) // width
+        column = np.searchsorted(difference.ranks, c.dst) // width
+        out[row, column] = 0.0
+        np.add.at(out, (row, column), c.size_bytes)
+    return out, width
+
+
+def difference_text(difference: TrafficDifference) -> str:
+    """Return a difference of source minus result in words."""
+    if difference.is_zero:
+        return "M is equal to the source's, cell by cell"
+    missing, new = difference.added_bytes, difference.removed_bytes
+    parts = [f"{format_bytes(missing)} of {format_bytes(difference.left.sum_bytes)} missing"] if missing else []
+    parts += [f"{format_bytes(new)} more than in the source"] if new else []
+    return f"{' and '.join(parts)}, over {len(difference.cells):,} link{'s' * (len(difference.cells) != 1)}"
+
+
+def difference_map(difference: TrafficDifference, top: float) -> Any:
+    """Show the difference of two matrices.
+
+    Parameters
+    ----------
+    difference : TrafficDifference
+        Source minus result.
+    top : float
+        Bytes at either end of the colour scale; give two maps the same to compare them.
+
+    Returns
+    -------
+    panel.viewable.Viewable
+    """
+    from bokeh.models import AdaptiveTicker, ColorBar, FixedTicker, HoverTool, LinearColorMapper, Range1d
+
+    image, width = blocks(difference)
+    k = len(image)
+    edge = k - 0.5
+    labels = difference.ranks[::width].tolist()
+    f = frame(
+        _SIDE + 46,
+        width=_SIDE + 150,
+        sizing_mode="fixed",
+        frame_width=_SIDE,
+        frame_height=_SIDE,
+        x_range=Range1d(-0.5, max(edge, 0.5)),
+        y_range=Range1d(max(edge, 0.5), -0.5),
+        tools="",
+    )
+    f.outline_line_color, f.outline_line_alpha = NEUTRAL, 0.5
+    f.grid.visible = False
+    f.xaxis.axis_label, f.yaxis.axis_label = "to rank", "from rank"
+    for axis in (*f.xaxis, *f.yaxis):
+        axis.formatter = fmt.rank_ticks(labels)
+        sparse = AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=7)
+        axis.ticker = FixedTicker(ticks=list(range(k))) if k <= 8 else sparse
+    top = top or 1.0
+    mapper = LinearColorMapper(palette=smooth(DIFFERENCE), low=-top, high=top, nan_color="rgba(0, 0, 0, 0)")
+    # row 0 is drawn first, at y = -0.5; the axis runs downwards
+    drawn = f.image(image=[image.astype(np.float32)], x=-0.5, y=-0.5, dw=k, dh=k, color_mapper=mapper)
+    f.add_tools(
+        HoverTool(
+            renderers=[drawn],
+            tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("source - result", "@image{custom}")],
+            formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@image": fmt.bytes_hover("equal")},
+        )
+    )
+    ticks = FixedTicker(ticks=[-top, -top / 2, 0, top / 2, top])
+    f.add_layout(
+        ColorBar(color_mapper=mapper, width=10, padding=8, ticker=ticks, formatter=fmt.bytes_ticks(), bar_line_color=None,
+                 major_tick_line_color=None, background_fill_alpha=0),
+        "right",
+    )  # fmt: skip
+    out = pane(f)
+    out.sizing_mode = "fixed"
+    out.width, out.height = _SIDE + 150, _SIDE + 50
+    return out
