@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import LabError
+from commcanary_lab.trace.model import ImportCoverage
 from commcanary_lab.units import format_bytes, format_us
 from commcanary_lab.verify.model import Verification
 from commcanary_lab.verify.run import verify_canary
@@ -16,6 +17,7 @@ from commcanary_lab.views.loop_nest import program
 from commcanary_lab.views.markup import Figure, html, message, title_html
 from commcanary_lab.views.status_chips import checks_card, chips_html
 from commcanary_lab.views.theme import paper
+from commcanary_lab.views.verification_matrix import matrix_card
 from commcanary_lab.workspace import Workspace
 
 from ..compile_panel import CompilePanel
@@ -35,6 +37,7 @@ class Data:
     verification: Verification | None
     why_not: str
     problem: str = ""
+    coverage: ImportCoverage | None = None
 
 
 def gather(workspace: Workspace, selection: Selection) -> Data:
@@ -54,6 +57,7 @@ def gather(workspace: Workspace, selection: Selection) -> Data:
             selection.trace,
             check if isinstance(check, Verification) else None,
             check if isinstance(check, str) else "",
+            coverage=workspace.trace(selection.trace).coverage if selection.trace is not None else None,
         )
     except LabError as e:
         return Data(selection.canary, canary, selection.trace, None, str(e))
@@ -94,7 +98,8 @@ def build(data: Data, session: Session) -> Built:
         )
     )
     notes = notes_html(c.notes, ())
-    checks = [checks_card(data.verification)] if data.verification is not None and data.verification.checks else []
+    v = data.verification
+    checks = [matrix_card(v, coverage=data.coverage), checks_card(v)] if v is not None and v.checks else []
     tail = [paper(html(notes))] if notes else []
     top = head(_crumb(data), _answer(data), _figures(c))
     bounds = columns([errors(c)], [disclosure_card(c)], 54)

@@ -84,8 +84,13 @@ class RankingView:
         self.metric = metric
         self.show(pairs, metric)
 
-    def show(self, pairs: Sequence[RankedPair] | None = None, metric: str | None = None) -> None:
-        """Exchange the pairs or the metric, in place.
+    @property
+    def both(self) -> bool:
+        """Whether there is a canary's side."""
+        return any(p.canary is not None for p in self.pairs)
+
+    def show(self, pairs: Sequence[RankedPair] | None = None, metric: str | None = None, *, origin: str | None = None) -> None:
+        """Exchange the pairs, the metric or the origin, in place; pairs with a canary's side need a new view after pairs without.
 
         Raises
         ------
@@ -95,7 +100,7 @@ class RankingView:
         if pairs is not None:
             self.pairs = tuple(pairs)
             self._table.value = _frame(self.pairs)
-        self.metric = metric or self.metric
+        self.metric, self.origin = metric or self.metric, origin or self.origin
         if self.metric not in METRIC_WORDS:
             raise UsageError(f"{self.metric!r} decides no ranking", remedy=f"choose one of {', '.join(METRIC_WORDS)}")
         self._matrices.object = _cl(matrices_html(self.pairs, self.metric, self.origin, self.coverage))
