@@ -87,7 +87,8 @@ def _compare_reports(a: ReportFile, b: ReportFile, policy: Policy, allow_incompa
         raise RefusedError([Problem(f"the reports are incompatible in {d}", remedy=remedy) for d in differences])
     evaluations = evaluate(a, b, policy)
     verdict = worst((*(e.threshold_result for e in evaluations), *(["warn"] if differences else [])))
-    return Comparison(verdict, _reasons(evaluations, differences), evaluations, policy, differences, bool(differences), a, b)
+    reasons = _reasons(evaluations, differences, policy.warn_fraction)
+    return Comparison(verdict, reasons, evaluations, policy, differences, bool(differences), a, b)
 
 
 def _incompatibilities(a: ReportFile, b: ReportFile) -> tuple[Incompatibility, ...]:
@@ -111,19 +112,20 @@ def _assumed(report: ReportFile) -> str:
     return _listed([f"{k} = {v:g}" for k, v in sorted(report.assumptions.items())])
 
 
-def _reasons(evaluations: tuple[Evaluation, ...], differences: tuple[Incompatibility, ...]) -> tuple[str, ...]:
+def _reasons(evaluations: tuple[Evaluation, ...], differences: tuple[Incompatibility, ...], warn: float) -> tuple[str, ...]:
     """Plain sentences: what fails, then what warns, the whole workload first, then one sentence for each phase and operation."""
     out = [f"The reports are incompatible in {d}; they were compared because that was allowed." for d in differences]
     for result in ("fail", "warn"):
         chosen = [e for e in evaluations if e.threshold_result == result]
         overall = [e for e in chosen if e.scope == "overall" and not e.is_hidden_share]
-        out += [_sentence(e) for e in reversed(overall)]  # p99 first
-        out += [_hidden_sentence(e) for e in chosen if e.is_hidden_share]
+        verb = "the policy allows" if result == "fail" else f"more than {'half' if warn == 0.5 else f'{100 * warn:g} %'} of the allowed"
+        out += [_sentence(e, verb) for e in reversed(overall)]  # p99 first
+        out += [_hidden_sentence(e, verb) for e in chosen if e.is_hidden_share]
         parts: dict[tuple[str, str], list[Evaluation]] = defaultdict(list)
         for e in chosen:
             if e.name is not None:
                 parts[e.scope, e.name].append(e)
-        out += [_part_sentence(scope, name, found) for (scope, name), found in parts.items()]
+        out += [_part_sentence(scope, name, found, verb) for (scope, name), found in parts.items()]
     zero = [e.label for e in evaluations if e.relative_status == "zero_baseline"]
     if zero:
         out.append(f"The baseline is 0 us for {', '.join(zero)}: no relative change is defined, only the absolute one counts.")
@@ -135,25 +137,23 @@ def _change(e: Evaluation) -> str:
     return f"rose {rise}, {e.baseline:,.3f} us to {e.candidate:,.3f} us"
 
 
-def _limit(e: Evaluation) -> str:
-    verb = "the policy allows" if e.threshold_result == "fail" else "more than half of the allowed"
+def _limit(e: Evaluation, verb: str) -> str:
     return f"{verb} {e.threshold:g} % and {e.absolute_threshold_us:g} us"
 
 
-def _sentence(e: Evaluation) -> str:
-    return f"{e.label} {_change(e)}; {_limit(e)}."
+def _sentence(e: Evaluation, verb: str) -> str:
+    return f"{e.label} {_change(e)}; {_limit(e, verb)}."
 
 
-def _hidden_sentence(e: Evaluation) -> str:
-    verb = "the policy allows" if e.threshold_result == "fail" else "more than half of the allowed"
+def _hidden_sentence(e: Evaluation, verb: str) -> str:
     return f"The hidden share dropped by {e.absolute_delta:.2f} points, {e.baseline:.2f} % to {e.candidate:.2f} %; {verb} {e.threshold:g}."
 
 
-def _part_sentence(scope: str, name: str, found: list[Evaluation]) -> str:
+def _part_sentence(scope: str, name: str, found: list[Evaluation], verb: str) -> str:
     if found[0].relative_status == "absent":
         side = "the baseline" if found[0].baseline is None else "the candidate"
         return f"{scope.capitalize()} {name} is absent from {side} and was not compared."
     changes = ", ".join(
         f"{e.metric} {percent(e.change) if e.change is not None else f'+{e.absolute_delta:.3f} us'}" for e in reversed(found)
     )
-    return f"{scope.capitalize()} {name}: {changes}; {_limit(found[0])}."
+    return f"{scope.capitalize()} {name}: {changes}; {_limit(found[0], verb)}."

@@ -13,7 +13,7 @@ from typing import Any
 from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import InputError, UsageError
 
-__all__ = ["Policy", "load_policy"]
+__all__ = ["Policy", "load_policy", "parse_policy"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,27 @@ class Policy:
             return self.breakdown_threshold_pct, self.breakdown_absolute_threshold_us
         return getattr(self, f"{metric}_threshold_pct"), getattr(self, f"{metric}_absolute_threshold_us")
 
+    def changed(self) -> dict[str, float | int]:
+        """Return the thresholds that differ from the defaults.
+
+        Examples
+        --------
+        >>> Policy(p99_threshold_pct=5).changed(), Policy().changed()
+        ({'p99_threshold_pct': 5.0}, {})
+        """
+        default = Policy()
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != getattr(default, f.name)}
+
+    def to_toml(self, kind: str | None = None) -> str:
+        """Return the policy as the TOML file that `load_policy` reads.
+
+        Examples
+        --------
+        >>> Policy().to_toml("measured").splitlines()[0]
+        'p95_threshold_pct = 10.0'
+        """
+        return "".join(f"{name} = {value!r}\n" for name, value in self.to_json(kind).items())
+
     def to_json(self, kind: str | None = None) -> dict[str, Any]:
         """Return every threshold by name; with `kind` (``reports`` or ``measured``) only those that such a comparison uses.
 
@@ -138,18 +159,31 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
         If the file is not TOML, a name is unknown, or a value is not a number in range.
     """
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        data = Path(path).read_bytes()
     except OSError as e:
         raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
+    return parse_policy(data, file=str(path))
+
+
+def parse_policy(data: bytes, *, file: str) -> Policy:
+    """Read a policy from the bytes of a TOML file; `file` is its name in messages. Raises like `load_policy`.
+
+    Examples
+    --------
+    >>> parse_policy(b"[policy]\\np99_threshold_pct = 5", file="strict.toml").p99_threshold_pct
+    5.0
+    """
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise InputError(f"not TOML: {e}", file=str(path), remedy="write lines such as p99_threshold_pct = 15") from None
+        raise InputError(f"not TOML: {e}", file=file, remedy="write lines such as p99_threshold_pct = 15") from None
     table = document.get("policy", document)
     if not isinstance(table, dict) or ("policy" in document and len(document) > 1):
         others = sorted(set(document) - {"policy"})
-        raise InputError(f"has {others[0]!r} beside the table [policy]" if others else "policy is no table", file=str(path),
+        raise InputError(f"has {others[0]!r} beside the table [policy]" if others else "policy is no table", file=file,
                          remedy="put every threshold into one place")  # fmt: skip
     try:
         return Policy.from_mapping(table)
     except UsageError as e:
         problem = e.problems[0]
-        raise InputError(problem.what, file=str(path), remedy=problem.remedy) from None
+        raise InputError(problem.what, file=file, remedy=problem.remedy) from None
