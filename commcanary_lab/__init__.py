@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from commcanary_lab.simulate.backend import Backend
     from commcanary_lab.simulate.report import Report
     from commcanary_lab.trace.model import Trace
-    from commcanary_lab.traffic import TrafficMatrix, fabric
+    from commcanary_lab.traffic import TrafficMatrix, diagnose, fabric
     from commcanary_lab.traffic import build_matrix as traffic
     from commcanary_lab.verify.model import Tolerances, Verification
 
@@ -46,6 +46,7 @@ __all__ = [
     "compare_methods",
     "compile",
     "contrast",
+    "diagnose",
     "diff",
     "fabric",
     "iterations",
@@ -76,7 +77,7 @@ _HOMES = {
     **dict.fromkeys(("diff", "iterations", "ops", "overlap_shares", "stragglers"), "commcanary_lab.inspect"),
     **dict.fromkeys(("baseline", "compare_methods", "contrast", "pareto", "reduce", "search"), "commcanary_lab.minimize"),
     "ablate": "commcanary_lab.simulate.ablation",
-    "fabric": "commcanary_lab.traffic",
+    **dict.fromkeys(("diagnose", "fabric"), "commcanary_lab.traffic"),
     "compare": "commcanary_lab.review",
     "Backend": "commcanary_lab.simulate.backend",
     "Canary": "commcanary_lab.canary.model",

@@ -6,6 +6,7 @@ from commcanary_lab.traffic.attribution import Algorithm, Calls, Links, algorith
 from commcanary_lab.traffic.build import build_matrix
 from commcanary_lab.traffic.cells import Link
 from commcanary_lab.traffic.crossing import Crossing
+from commcanary_lab.traffic.diagnose import Diagnosis, GroupDiagnosis, diagnose
 from commcanary_lab.traffic.difference import TrafficDifference
 from commcanary_lab.traffic.fabric import fabric
 from commcanary_lab.traffic.fabric_verdict import FabricVerdict, OrderVerdict, Utilisation
@@ -23,7 +24,9 @@ __all__ = [
     "Calls",
     "CellDifference",
     "Crossing",
+    "Diagnosis",
     "FabricVerdict",
+    "GroupDiagnosis",
     "Layout",
     "Link",
     "Links",
@@ -39,6 +42,7 @@ __all__ = [
     "Utilisation",
     "algorithms",
     "build_matrix",
+    "diagnose",
     "fabric",
     "moe_what_if",
     "parse_layout",
