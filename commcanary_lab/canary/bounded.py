@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.codec import encode as encode_column
 from commcanary_lab.canary.commit import Committer
 from commcanary_lab.canary.intervals import Encoding, GapRule, Partition, encode, partition_streams, partition_streams_by_budget
 from commcanary_lab.canary.streams import APPROXIMATED, DEFAULT_SCALES, BoundedStream, ExactStream, StepStream, skew_of
-from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.errors import BudgetError
 
 __all__ = ["bound_streams", "interval_errors"]
@@ -21,7 +19,6 @@ __all__ = ["bound_streams", "interval_errors"]
 #: The constant gap of an interval is the midrange of its gaps, or their mean where that costs less: a single short gap, such as the
 #: leading 0 of a trace, would otherwise make the running sum drift through the whole interval.
 _GAP_RULE: GapRule = "midrange_or_mean"
-_COMMITMENT_BYTES = 67
 #: Longer streams are not worth encoding exactly just to compare sizes: their intervals are always smaller.
 _COMPARE_ROWS = 4096
 
@@ -145,21 +142,7 @@ def _check_budgets(step: int, stream: BoundedStream, budgets: Mapping[str, float
 
 def _smaller(bounded: BoundedStream, exact: ExactStream) -> bool:
     """Whether the intervals take fewer bytes than the exact columns."""
-    if exact.rows > _COMPARE_ROWS:
-        return True
-    columns = [exact.gap_ns, *exact.scalars.values(), *exact.arrival_ns.T]
-    exact_bytes = sum(len(canonical_bytes(encode_column(c))) for c in columns)
-    intervals = [
-        bounded.lengths,
-        bounded.gap_ns,
-        bounded.last_gap_ns,
-        bounded.gap_sum_ns,
-        *bounded.scalars.values(),
-        *bounded.exact.values(),
-        bounded.arrival_ns.reshape(-1),
-        *bounded.errors.values(),
-    ]
-    return sum(len(canonical_bytes(encode_column(c))) for c in intervals) + _COMMITMENT_BYTES * len(bounded.lengths) < exact_bytes
+    return exact.rows > _COMPARE_ROWS or bounded.encoded_bytes < exact.encoded_bytes
 
 
 def _committed(stream: BoundedStream, committer: Committer, start: int) -> BoundedStream:

@@ -32,7 +32,7 @@ Values = npt.NDArray[Any]
 _MAX_DEPTH = 8
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _best_cycle(values: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Find the head length and period that leave the fewest values to write, by the border table of the reversed sequence."""
     n = len(values)
@@ -53,7 +53,7 @@ def _best_cycle(values: npt.NDArray[np.int64]) -> tuple[int, int]:
     return best_head, best_period
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _digits(value: int) -> int:
     """Characters of a decimal number."""
     count = 2 if value < 0 else 1
@@ -64,7 +64,7 @@ def _digits(value: int) -> int:
     return count
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _measure(values: npt.NDArray[np.int64]) -> tuple[bool, int, int, int, int, int, int]:
     """Return whether the steps are equal, then bytes of the list and of the runs, number of runs, head, period, bytes of head and cycle."""
     n = len(values)

@@ -14,6 +14,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +29,18 @@ MAGIC = b"cclab.commit.v1\0"
 
 @dataclass(frozen=True)
 class _Part:
-    """One column as bytes: `mask` is None when all rows are null or none is (then `nulls` says which)."""
+    """One column as bytes: `mask` is None when all rows are null or none is (then `nulls` says which).
+
+    `width` bytes of `values` per value. A ragged column has row lengths (8 bytes each), and `pointers` to where each row begins.
+    """
 
     header: bytes
     nulls: bool
     mask: npt.NDArray[np.bool_] | None
-    fixed: memoryview | None
+    values: memoryview
     width: int
-    ragged: Ragged | None
+    lengths: memoryview | None = None
+    pointers: npt.NDArray[np.int64] | None = None
 
 
 def _group_text(trace: Trace) -> Coded:
@@ -109,14 +114,19 @@ def _part(name: str, value: object, trace: Trace) -> _Part:
         value = _text_rows(value)
     if isinstance(value, Ragged):
         code = "text" if value.values.dtype == np.uint8 else "ragged int64"
-        return _Part(
-            _header(name, code), nulls, mask, None, 0, Ragged(np.ascontiguousarray(value.values), np.ascontiguousarray(value.pointers))
-        )
+        lengths = np.diff(value.pointers).astype("<u8")
+        values = np.ascontiguousarray(value.values)
+        return _Part(_header(name, code), nulls, mask, _bytes(values), values.itemsize, _bytes(lengths), value.pointers)
     array = value.filled(0) if isinstance(value, Column) else np.asarray(value)
     code = {"f": "float64", "b": "bool"}.get(array.dtype.kind, "int64")
     target = {"float64": "<f8", "bool": "|u1", "int64": "<i8"}[code]
     array = np.ascontiguousarray(array.astype(target, copy=False))
-    return _Part(_header(name, code), nulls, mask, array.data.cast("B"), array.itemsize, None)
+    return _Part(_header(name, code), nulls, mask, _bytes(array), array.itemsize)
+
+
+def _bytes(values: npt.NDArray[Any]) -> memoryview:
+    """The bytes of an array; a view without elements cannot be cast."""
+    return values.data.cast("B") if values.size else memoryview(b"")
 
 
 def _header(name: str, code: str) -> bytes:
@@ -154,15 +164,13 @@ class Committer:
         count = struct.pack("<Q", rows)
         ones, zeros = np.packbits(np.ones(rows, np.bool_), bitorder="little").tobytes(), bytes((rows + 7) // 8)
         for p in self._parts:
-            h.update(p.header)
-            h.update(count)
-            h.update((ones if p.nulls else zeros) if p.mask is None else np.packbits(p.mask[start:stop], bitorder="little").tobytes())
-            if p.fixed is not None:
-                h.update(p.fixed[start * p.width : stop * p.width])
-            elif p.ragged is not None:
-                pointers = p.ragged.pointers[start : stop + 1]
-                h.update(np.diff(pointers).astype("<u8").tobytes())
-                h.update(p.ragged.values[pointers[0] : pointers[-1]].tobytes())
+            nulls = (ones if p.nulls else zeros) if p.mask is None else np.packbits(p.mask[start:stop], bitorder="little").tobytes()
+            h.update(p.header + count + nulls)
+            if p.lengths is None or p.pointers is None:
+                h.update(p.values[start * p.width : stop * p.width])
+            else:
+                h.update(p.lengths[start * 8 : stop * 8])
+                h.update(p.values[int(p.pointers[start]) * p.width : int(p.pointers[stop]) * p.width])
         return h.hexdigest()
 
 

@@ -55,7 +55,7 @@ class Scratch(NamedTuple):
     cost: NDArray[np.float64]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def make_scratch(fields: int, m: int) -> Scratch:
     """Allocate working memory for intervals of up to m rows."""
     return Scratch(
@@ -69,7 +69,7 @@ def make_scratch(fields: int, m: int) -> Scratch:
     )
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def _push(xs: NDArray[np.int64], ys: NDArray[np.int64], n: int, x: int, y: int, sign: int) -> int:
     """Append a point right of all others to the upper (`sign` 1) or lower (-1) hull; return its size."""
     while n >= 2:
@@ -83,7 +83,7 @@ def _push(xs: NDArray[np.int64], ys: NDArray[np.int64], n: int, x: int, y: int, 
     return n + 1
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def _extreme(xs: NDArray[np.int64], ys: NDArray[np.int64], n: int, slope: int, sign: int) -> int:
     """Largest (`sign` 1, upper hull) or smallest (-1, lower hull) y - slope * x."""
     low = 0
@@ -97,7 +97,7 @@ def _extreme(xs: NDArray[np.int64], ys: NDArray[np.int64], n: int, slope: int, s
     return ys[low] - slope * xs[low]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def make_blocks(rows: Rows, cuts: NDArray[np.int64]) -> Blocks:
     """Return the blocks between `cuts` (0, ..., m)."""
     blocks = cuts.size - 1
@@ -140,7 +140,7 @@ def make_blocks(rows: Rows, cuts: NDArray[np.int64]) -> Blocks:
     return Blocks(cuts, low, high, gap_low, gap_high, head_low, head_high, upper, upper_ptr, lower, lower_ptr)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def _gap_cost(
     ux: NDArray[np.int64],
     uy: NDArray[np.int64],
@@ -167,7 +167,7 @@ def _gap_cost(
     return cost
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def single_blocks(rows: Rows) -> Blocks:
     """Return blocks of one row each, without copying the fields."""
     m = rows.gap.size
@@ -177,13 +177,13 @@ def single_blocks(rows: Rows) -> Blocks:
     return Blocks(np.arange(m + 1), rows.low, rows.high, rows.gap, rows.gap, np.full(m, _BIG, np.int64), never, none, ptr, none, ptr)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def _allowed(limit: float, scale: float) -> float:
     """Largest error that costs no more than the limit."""
     return np.inf if math.isinf(scale) else limit * scale
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def grow(rows: Rows, blocks: Blocks, scratch: Scratch, a: int, limit: float) -> int:
     """Grow an interval from block a, until no longer one can cost `limit` or less; return the last end that was reached.
 
@@ -247,7 +247,7 @@ def grow(rows: Rows, blocks: Blocks, scratch: Scratch, a: int, limit: float) -> 
     return cuts.size - 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def shrink(rows: Rows, scratch: Scratch) -> None:
     """Fill ``scratch.cost[k]`` with the cost of rows k to the end, for all k > 0: `grow`, mirrored."""
     gap, sums, whole, scales, mean, skew = rows.gap, rows.sums, rows.whole, rows.scales, rows.mean, rows.skew

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from commcanary_lab.canary.interval_costs import Blocks, grow, make_scratch, shrink, single_blocks
 from commcanary_lab.canary.interval_rows import Rows, encode_rows, part, ratio
 
-__all__ = ["beam", "changes", "edges", "farthest", "fewest", "settle", "two_cut", "within"]
+__all__ = ["beam", "best_partition", "changes", "edges", "farthest", "fewest", "greedy", "settle", "two_cut", "within"]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def edges(
     rows: Rows, blocks: Blocks, limit: float, max_tries: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], bool]:
@@ -48,7 +48,7 @@ def edges(
     return ptr, to[:n], cost[:n], True
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def fewest(ptr: NDArray[np.int64], to: NDArray[np.int32], cost: NDArray[np.float64], limit: float) -> NDArray[np.int64]:
     """Return the cuts of the partition with the fewest intervals that cost at most `limit`; of these, the earliest cuts."""
     count = ptr.size - 1
@@ -75,7 +75,34 @@ def fewest(ptr: NDArray[np.int64], to: NDArray[np.int32], cost: NDArray[np.float
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
+def best_partition(rows: Rows, blocks: Blocks, limit: float, max_intervals: int, max_tries: int) -> tuple[NDArray[np.int64], float]:
+    """Return the best partition at the candidate cuts that costs at most `limit` (its block numbers), and its cost; empty if given up.
+
+    One call from end to end, so that several streams are searched at once.
+    """
+    ptr, to, cost, complete = edges(rows, blocks, limit, max_tries)
+    if not complete:
+        return np.zeros(0, np.int64), limit
+    high, best = limit, fewest(ptr, to, cost, limit)
+    low = -1.0  # no partition costs this little; `high` always suffices
+    for every in (max(1, cost.size // 256), 1):  # a sample first, so that few costs are left to sort
+        sample = cost[::every]
+        costs = np.unique(sample[(sample > low) & (sample <= high)])
+        first, last = 0, costs.size
+        while first < last:
+            middle = (first + last) // 2
+            chosen = fewest(ptr, to, cost, costs[middle])
+            if chosen.size and chosen.size - 1 <= max_intervals:
+                best, high = chosen, costs[middle]
+                last = middle
+            else:
+                low = costs[middle]
+                first = middle + 1
+    return best, high
+
+
+@njit(cache=True, nogil=True)
 def farthest(rows: Rows, blocks: Blocks, limit: float, max_intervals: int) -> NDArray[np.int64]:
     """Return cuts of greedy longest intervals that cost at most `limit`; empty if more than `max_intervals` are needed."""
     count = blocks.cuts.size - 1
@@ -96,7 +123,23 @@ def farthest(rows: Rows, blocks: Blocks, limit: float, max_intervals: int) -> ND
     return out[: n + 1]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
+def greedy(rows: Rows, blocks: Blocks, high: float, max_intervals: int) -> NDArray[np.int64]:
+    """Return cuts of greedy longest intervals at the smallest limit below `high` that bisection finds to suffice; empty for none."""
+    low = 0.0
+    found = np.zeros(0, np.int64)
+    for _ in range(16):
+        middle = low + (high - low) / 2
+        cuts = farthest(rows, blocks, middle, max_intervals)
+        if cuts.size:
+            found = cuts
+            high = middle
+        else:
+            low = middle
+    return found
+
+
+@njit(cache=True, nogil=True)
 def two_cut(rows: Rows) -> tuple[int, float]:
     """Return the cut into two intervals with the smallest larger cost (the earliest such), and that cost, in near-linear time.
 
@@ -117,7 +160,7 @@ def two_cut(rows: Rows) -> tuple[int, float]:
     return cut, best
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def changes(rows: Rows) -> NDArray[np.float64]:
     """Return per row but the first how much fields and gap change before it, in units of their scales."""
     gap, low, high, scales = rows.gap, rows.low, rows.high, rows.scales
@@ -132,7 +175,7 @@ def changes(rows: Rows) -> NDArray[np.float64]:
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _alone(rows: Rows, begin: int, end: int) -> float:
     """Cost of one interval."""
     errors = encode_rows(rows, np.array([begin, end]))[3]
@@ -142,7 +185,7 @@ def _alone(rows: Rows, begin: int, end: int) -> float:
     return cost
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def within(rows: Rows, row_ptr: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which streams are within all budgets as one interval (or empty)."""
     out = np.empty(row_ptr.size - 1, np.bool_)
@@ -151,7 +194,7 @@ def within(rows: Rows, row_ptr: NDArray[np.int64]) -> NDArray[np.bool_]:
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def settle(rows: Rows, row_ptr: NDArray[np.int64], max_intervals: int) -> NDArray[np.int64]:
     """Return per stream where its only cut is (its end for a single interval), or -1 where that takes a search."""
     out = np.full(row_ptr.size - 1, -1, np.int64)
@@ -170,7 +213,7 @@ def settle(rows: Rows, row_ptr: NDArray[np.int64], max_intervals: int) -> NDArra
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def beam(rows: Rows, blocks: Blocks, width: int) -> NDArray[np.int64]:
     """Fewest intervals of cost at most 1 that begin at up to `width` positions per layer: the farthest, and some behind them."""
     m = rows.gap.size

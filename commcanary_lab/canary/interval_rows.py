@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     skew: int  # the field that is derived from the middles of all later ones, or -1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def part(rows: Rows, begin: int, end: int) -> Rows:
     """Return a view of some rows."""
     return Rows(
@@ -44,7 +44,7 @@ def part(rows: Rows, begin: int, end: int) -> Rows:
     )
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def ratio(error: float, scale: float) -> float:
     """Error in units of its scale; a scale of 0 forbids any error, an infinite one allows all."""
     if error == 0.0:
@@ -54,14 +54,14 @@ def ratio(error: float, scale: float) -> float:
     return error / scale
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def middle(low: float, high: float, whole: bool) -> float:
     """Midrange, in whole units where the field is whole."""
     half = (low + high) / 2
     return math.floor(half) if whole else half
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def spread(low: NDArray[np.float64], high: NDArray[np.float64], whole: NDArray[np.bool_], skew: int) -> float:
     """Encoded skew: the spread of the encoded arrivals, or the only arrival itself."""
     least = np.inf
@@ -76,7 +76,7 @@ def spread(low: NDArray[np.float64], high: NDArray[np.float64], whole: NDArray[n
     return most - least
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def field_costs(
     low: NDArray[np.float64], high: NDArray[np.float64], whole: NDArray[np.bool_], scales: NDArray[np.float64], skew: int
 ) -> tuple[float, float]:
@@ -92,7 +92,7 @@ def field_costs(
     return max(bound, ratio(max(abs(high[skew] - value), abs(value - low[skew])), scales[skew])), bound
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def gap_constant(low: int, high: int, total: int, length: int) -> int:
     """Encoded gap of all rows but the last: the midrange, lowered where the last gap would become negative."""
     if length == 1:
@@ -100,7 +100,7 @@ def gap_constant(low: int, high: int, total: int, length: int) -> int:
     return min((low + high) // 2, total // (length - 1))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def widen(low: NDArray[np.float64], high: NDArray[np.float64], row_low: NDArray[np.float64], row_high: NDArray[np.float64], k: int) -> bool:
     """Let the extremes include row k; return whether any changed."""
     changed = False
@@ -114,7 +114,7 @@ def widen(low: NDArray[np.float64], high: NDArray[np.float64], row_low: NDArray[
     return changed
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _gap_errors(rows: Rows, i: int, j: int, c: int) -> tuple[int, int]:
     """Largest error of the gaps and of their running sum in rows ``[i, j)`` if all but the last gap are c."""
     gap = rows.gap
@@ -128,7 +128,7 @@ def _gap_errors(rows: Rows, i: int, j: int, c: int) -> tuple[int, int]:
     return max(gap_error, abs(drift)), prefix_error  # the last gap makes up for the drift
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def encode_rows(
     rows: Rows, cuts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from commcanary_lab.canary.interval_costs import Blocks, grow, make_blocks, make_scratch, single_blocks
-from commcanary_lab.canary.interval_cuts import beam, changes, edges, farthest, fewest
+from commcanary_lab.canary.interval_cuts import beam, best_partition, changes, edges, farthest, fewest, greedy
 from commcanary_lab.canary.interval_rows import Rows, encode_rows
 
 __all__ = ["Found", "cover", "minimise"]
@@ -114,44 +114,20 @@ def _incumbent(rows: Rows, blocks: Blocks, max_intervals: int) -> tuple[NDArray[
     """A fair partition to beat, and its cost: greedy longest intervals at the smallest limit that bisection finds, or the even split."""
     m = rows.gap.size
     best = np.unique(np.arange(max_intervals + 1) * m // max_intervals)
-    high = cost = cost_of(rows, best)
-    low = 0.0
-    greedy = best[:0]
-    for _ in range(16):
-        middle = low + (high - low) / 2
-        cuts = farthest(rows, blocks, middle, max_intervals)
-        if cuts.size:
-            greedy = blocks.cuts[cuts]
-            high = middle
-        else:
-            low = middle
-    if greedy.size:
-        other = cost_of(rows, greedy)
+    cost = cost_of(rows, best)
+    found = greedy(rows, blocks, cost, max_intervals)
+    if found.size:
+        cuts = blocks.cuts[found]
+        other = cost_of(rows, cuts)
         if other < cost:
-            return greedy, other
+            return cuts, other
     return best, cost
 
 
 def _best(rows: Rows, blocks: Blocks, limit: float, max_intervals: int) -> tuple[NDArray[np.int64], float]:
     """Best partition at the candidate cuts whose cost is at most `limit`, and its cost; empty if that takes too long."""
-    ptr, to, cost, complete = edges(rows, blocks, limit, 4 * _tries(rows.gap.size))
-    if not complete:
-        return np.zeros(0, np.int64), limit
-    high, best = limit, fewest(ptr, to, cost, limit)
-    low = -1.0  # no partition costs this little; `high` always suffices
-    for costs in (cost[:: max(1, cost.size // 256)], cost):  # a sample first, so that few costs are left to sort
-        costs = np.unique(costs[(costs > low) & (costs <= high)])
-        first, last = 0, costs.size
-        while first < last:
-            middle = (first + last) // 2
-            chosen = fewest(ptr, to, cost, costs[middle])
-            if chosen.size and chosen.size - 1 <= max_intervals:
-                best, high = chosen, float(costs[middle])
-                last = middle
-            else:
-                low = float(costs[middle])
-                first = middle + 1
-    return blocks.cuts[best], high
+    best, cost = best_partition(rows, blocks, limit, max_intervals, 4 * _tries(rows.gap.size))
+    return blocks.cuts[best], cost
 
 
 def _rounds(rows: Rows, blocks: Blocks, best: NDArray[np.int64], limit: float, max_intervals: int, wanted: int) -> NDArray[np.int64]:
@@ -190,6 +166,6 @@ def cover(rows: Rows) -> Found:
         ptr, to, cost, complete = edges(rows, single, 1.0, 4 * _tries(m))
         if complete:
             return Found(fewest(ptr, to, cost, 1.0), True)
-    greedy = farthest(rows, single, 1.0, m)
+    longest = farthest(rows, single, 1.0, m)
     layered = beam(rows, single, max(MIN_BEAM, min(MAX_BEAM, BEAM_ROWS // m)))
-    return Found(layered if layered.size < greedy.size else greedy, False)
+    return Found(layered if layered.size < longest.size else longest, False)

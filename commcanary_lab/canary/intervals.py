@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -29,6 +31,10 @@ GapRule = Literal["midrange", "midrange_or_mean"]
 
 #: Sums of gaps stay below this, so that no product in the search leaves int64.
 MAX_SUM_NS = 1 << 60
+
+_THREADS = 2
+#: From so many rows to search, a second thread pays.
+_PARALLEL_ROWS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,16 +263,25 @@ def _partitions(rows: Rows, row_ptr: NDArray[np.int64], max_intervals: int) -> l
         raise UsageError(f"{max_intervals} intervals are too few; give at least 1")
     if (rows.scales <= 0).any():
         raise BudgetError(f"scales must be positive: {rows.scales.tolist()}; use partition_by_budget for budgets of 0")
-    second = settle(rows, row_ptr, max_intervals).tolist()
-    out = []
+    second = settle(rows, row_ptr, max_intervals)
     ends = row_ptr.tolist()
-    for begin, end, cut in zip(ends[:-1], ends[1:], second, strict=True):
-        if cut < 0:
-            found = minimise(_part(rows, begin, end), max_intervals)
-            out.append(Partition(found.cuts, found.exact))
-        else:
-            out.append(Partition(np.unique([0, cut - begin, end - begin]), True))
-    return out
+
+    def one(begin: int, end: int, cut: int) -> Partition:
+        if cut >= 0:
+            return Partition(np.unique([0, cut - begin, end - begin]), True)
+        found = minimise(_part(rows, begin, end), max_intervals)
+        return Partition(found.cuts, found.exact)
+
+    searched = int(np.diff(row_ptr)[second < 0].sum())
+    return _mapped(one, searched, ends[:-1], ends[1:], second.tolist())
+
+
+def _mapped(one: Callable[..., Partition], rows: int, *arguments: Sequence[int]) -> list[Partition]:
+    """Apply a search to each stream, on two threads where that pays: the kernels run without the interpreter's lock."""
+    if rows < _PARALLEL_ROWS:
+        return [one(*a) for a in zip(*arguments, strict=True)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(one, *arguments))
 
 
 def partition_by_budget(
@@ -336,16 +351,16 @@ def _covers(rows: Rows, row_ptr: NDArray[np.int64]) -> list[Partition]:
     from commcanary_lab.canary.interval_cuts import within
     from commcanary_lab.canary.interval_search import cover
 
+    single = within(rows, row_ptr)
     ends = row_ptr.tolist()
-    single = within(rows, row_ptr).tolist()
-    out = []
-    for begin, end, alone in zip(ends[:-1], ends[1:], single, strict=True):
+
+    def one(begin: int, end: int, alone: bool) -> Partition:
         if alone:
-            out.append(Partition(np.unique([0, end - begin]), True))
-        else:
-            found = cover(_part(rows, begin, end))
-            out.append(Partition(found.cuts, found.exact))
-    return out
+            return Partition(np.unique([0, end - begin]), True)
+        found = cover(_part(rows, begin, end))
+        return Partition(found.cuts, found.exact)
+
+    return _mapped(one, int(np.diff(row_ptr)[~single].sum()), ends[:-1], ends[1:], single.tolist())
 
 
 def encode(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.codec import encode, record_count, thousandths
 from commcanary_lab.canary.commit import Locator
 from commcanary_lab.canary.fields import SCALAR_FIELDS, Clock, EventFields, assemble
 from commcanary_lab.canary.grammar import Grammar, expand
@@ -18,7 +17,7 @@ from commcanary_lab.canary.streams import ERROR_FIELDS, BoundedStream, ExactStre
 from commcanary_lab.trace.columns import Ragged
 from commcanary_lab.trace.model import Trace
 
-__all__ = ["Canary", "SourceStatement", "largest_errors", "timing_records"]
+__all__ = ["Canary", "SourceStatement", "largest_errors"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Canary:
     @cached_property
     def records(self) -> int:
         """Timing records: intervals of bounded steps; for exact steps, the longest of their encoded fields."""
-        return sum(timing_records(s) for s in self.streams)
+        return sum(s.records for s in self.streams)
 
     @property
     def event_ratio(self) -> float:
@@ -208,20 +207,9 @@ class Canary:
         return summary_html(self)
 
 
-def timing_records(stream: StepStream) -> int:
-    """Return the timing records of a step: its intervals; where it is exact, the records of its longest encoded field."""
-    if isinstance(stream, BoundedStream):
-        return len(stream.lengths)
-    columns = [stream.gap_ns, *(_compact(v) for v in stream.scalars.values()), *stream.arrival_ns.T]
-    return max((record_count(encode(c)) for c in columns), default=1) if stream.rows else 0
-
-
-_records = timing_records  # the name by which the step table still asks
-
-
-def _compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    milli = thousandths(values) if values.dtype == np.float64 else None
-    return values if milli is None else milli
+def _records(stream: StepStream) -> int:
+    """The name by which the step table of the views asks."""
+    return stream.records
 
 
 def _scatter_arrivals(streams: list[ExactStream], order: npt.NDArray[np.intp]) -> Ragged:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from commcanary_lab.canary.codec import encode, record_count, thousandths
+from commcanary_lab.canonical import canonical_bytes
 
 __all__ = ["APPROXIMATED", "DEFAULT_SCALES", "ERROR_FIELDS", "BoundedStream", "ExactStream", "StepStream", "skew_of"]
 
@@ -21,6 +25,9 @@ ERROR_FIELDS = ("gap_ns", "prefix_gap_ns", "skew_ns", "arrival_ns", *APPROXIMATE
 
 #: Error that counts as 1 where no budget is given: 1 us, pressure 0.01.
 DEFAULT_SCALES = {name: 0.01 if name == "pressure" else 1000.0 for name in ERROR_FIELDS}
+
+#: What the commitment of an interval takes in the canary file.
+_COMMITMENT_BYTES = 67
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +55,17 @@ class ExactStream:
     def rows(self) -> int:
         """Executions of the step."""
         return len(self.gap_ns)
+
+    @cached_property
+    def records(self) -> int:
+        """Timing records: those of the longest encoded field."""
+        columns = [self.gap_ns, *(_compact(v) for v in self.scalars.values()), *self.arrival_ns.T]
+        return max((record_count(encode(c)) for c in columns), default=1) if self.rows else 0
+
+    @cached_property
+    def encoded_bytes(self) -> int:
+        """About what the timing takes in the canary file."""
+        return _encoded_bytes([self.gap_ns, *self.scalars.values(), *self.arrival_ns.T])
 
     def expanded(self) -> ExactStream:
         """Return the values per execution: the stream itself."""
@@ -92,12 +110,33 @@ class BoundedStream:
         """Executions of the step."""
         return int(self.lengths.sum())
 
+    @property
+    def records(self) -> int:
+        """Timing records: the intervals."""
+        return len(self.lengths)
+
+    @cached_property
+    def encoded_bytes(self) -> int:
+        """About what the timing and the commitments take in the canary file."""
+        columns = [self.lengths, self.gap_ns, self.last_gap_ns, self.gap_sum_ns, self.arrival_ns.reshape(-1)]
+        columns += [*self.scalars.values(), *self.exact.values(), *self.errors.values()]
+        return _encoded_bytes(columns) + _COMMITMENT_BYTES * len(self.lengths)
+
     def expanded(self) -> ExactStream:
         """Return the approximated values per execution."""
         gap = np.repeat(self.gap_ns, self.lengths)
         gap[np.cumsum(self.lengths) - 1] = self.last_gap_ns
         scalars = {name: np.repeat(values, self.lengths) for name, values in self.scalars.items()}
         return ExactStream(gap, {**scalars, **self.exact}, np.repeat(self.arrival_ns, self.lengths, axis=0), self.arrival_is_skew)
+
+
+def _encoded_bytes(columns: list[npt.NDArray[Any]]) -> int:
+    return sum(len(canonical_bytes(encode(np.ascontiguousarray(c)))) for c in columns)
+
+
+def _compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    milli = thousandths(values) if values.dtype == np.float64 else None
+    return values if milli is None else milli
 
 
 def skew_of(arrival_ns: IntArray, arrival_is_skew: bool) -> IntArray | None:

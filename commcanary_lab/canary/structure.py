@@ -81,9 +81,9 @@ def nested_structure(fields: EventFields, *, by_timing: bool) -> Structure:
     --------
     >>> import commcanary_lab as lab
     >>> from commcanary_lab.canary.fields import split_trace
-    >>> fields = split_trace(lab.samples.adversarial())
-    >>> len(nested_structure(fields, by_timing=False).streams), sum(s.rows for s in flat_structure(fields).streams)
-    (7, 100)
+    >>> fields = split_trace(lab.samples.tp8_decode())
+    >>> len(nested_structure(fields, by_timing=False).streams), len(flat_structure(fields).streams)
+    (4, 4)
     """
     from commcanary_lab.canary.loops import find_loops
 

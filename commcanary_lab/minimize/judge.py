@@ -100,7 +100,8 @@ class Judge:
         """Return a canary of all events, prepared; what its events share with the source's is not computed again."""
         found = prepare(canary.trace, self.assume)
         if len(found) == len(self.prepared):
-            found.__dict__["identity"] = self.prepared.identities.of(found.assumed_arrival_ns)
+            whole = self.prepared
+            found.__dict__["identity"] = whole.identities.changed(whole.identity, whole.assumed_arrival_ns, found.assumed_arrival_ns)
         return found
 
     def judge(self, canary: Canary) -> Judgement:

@@ -6,7 +6,6 @@ the default scale of each field). A canary of the search is one program form and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,14 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.canary.bounded import bound_streams
-from commcanary_lab.canary.codec import encode
 from commcanary_lab.canary.commit import Committer
-from commcanary_lab.canary.compile import compile_trace
 from commcanary_lab.canary.fields import EventFields, split_trace
 from commcanary_lab.canary.model import Canary, SourceStatement
-from commcanary_lab.canary.streams import DEFAULT_SCALES, BoundedStream, ExactStream, StepStream
+from commcanary_lab.canary.streams import DEFAULT_SCALES, StepStream
 from commcanary_lab.canary.structure import Structure, assembled, flat_structure, nested_structure, state_source
-from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.errors import UsageError
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.signatures import factorize
@@ -89,8 +85,9 @@ class Recipe:
 class _Form:
     """One program form: its steps, and their streams at every level asked for so far."""
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, trace: Trace, salt: bytes) -> None:
         self.structure = structure
+        self.committer = Committer(trace.rows(structure.order), salt)
         self.group_of_step, first = factorize([structure.signature]) if len(structure.streams) else (np.zeros(0, np.int64),) * 2
         self.group_count = len(first)
         self.levels: dict[str, tuple[StepStream, ...]] = {EXACT: structure.streams}
@@ -138,12 +135,15 @@ class Plan:
     def _form(self, name: str) -> _Form:
         if name not in self._forms:
             if name == "nested":
-                self._forms[name] = _Form(nested_structure(self._fields, by_timing=True))
+                self._forms[name] = self._formed(nested_structure(self._fields, by_timing=True))
             elif name == "flat":
-                self._forms[name] = _Form(flat_structure(self._fields))
+                self._forms[name] = self._formed(flat_structure(self._fields))
             else:
                 raise UsageError(f"no program form {name!r}", remedy="known: lossless, nested, flat")
         return self._forms[name]
+
+    def _formed(self, structure: Structure) -> _Form:
+        return _Form(structure, self.trace, self.salt)
 
     def prime(self, program: str) -> None:
         """Compute what all candidates of a program form share, before several threads ask for it."""
@@ -163,17 +163,16 @@ class Plan:
     def group_sizes(self, program: str, level: str) -> npt.NDArray[np.int64]:
         """Return about how many bytes the timing of each signature group takes at a level, shape (groups,)."""
         form = self._form(program)
-        sizes = [_stream_size(s) for s in self._streams(form, level)]
+        sizes = [s.encoded_bytes for s in self._streams(form, level)]
         return np.bincount(form.group_of_step, weights=sizes, minlength=form.group_count).astype(np.int64)
 
     def _streams(self, form: _Form, level: str) -> tuple[StepStream, ...]:
         if level not in form.levels:
-            committer = Committer(self.trace.rows(form.structure.order), self.salt)
             if level.startswith("records="):
-                found = bound_streams(form.structure.streams, committer, records_of_level(level), {})
+                found = bound_streams(form.structure.streams, form.committer, records_of_level(level), {})
             else:
                 factor = float(level.removeprefix("scale="))
-                found = bound_streams(form.structure.streams, committer, None, {n: v * factor for n, v in DEFAULT_SCALES.items()})
+                found = bound_streams(form.structure.streams, form.committer, None, {n: v * factor for n, v in DEFAULT_SCALES.items()})
             form.levels[level] = found
         return form.levels[level]
 
@@ -185,7 +184,8 @@ class Plan:
 
     def _compile(self, recipe: Recipe) -> Canary:
         if recipe.program == "lossless":
-            return compile_trace(self.trace, salt=self.salt)
+            structure = nested_structure(self._fields, by_timing=False)
+            return assembled(self.trace, self._fields, self._source, structure, structure.streams)
         form = self._form(recipe.program)
         if len(recipe.levels) == 1:
             streams = self._streams(form, recipe.levels[0])
@@ -213,21 +213,3 @@ class Plan:
         canary = self._assembled(form, form.structure.streams)
         firsts = [int(np.flatnonzero(form.group_of_step == g)[0]) for g in range(form.group_count)]
         return tuple(step_text(canary, step) for step in firsts)
-
-
-def _stream_size(stream: StepStream) -> int:
-    """About the bytes of a stream in the canary file."""
-    columns: Sequence[npt.NDArray[Any]]
-    if isinstance(stream, ExactStream):
-        columns = [stream.gap_ns, *stream.scalars.values(), *stream.arrival_ns.T]
-        return sum(len(canonical_bytes(encode(np.ascontiguousarray(c)))) for c in columns)
-    columns = [*_bounded_columns(stream), *_values(stream.scalars), *_values(stream.exact), *_values(stream.errors)]
-    return sum(len(canonical_bytes(encode(c))) for c in columns) + _COMMITMENT_BYTES * len(stream.lengths)
-
-
-def _bounded_columns(s: BoundedStream) -> list[npt.NDArray[Any]]:
-    return [s.lengths, s.gap_ns, s.last_gap_ns, s.gap_sum_ns, s.arrival_ns.reshape(-1)]
-
-
-def _values(columns: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    return list(columns.values())

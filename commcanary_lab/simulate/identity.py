@@ -75,9 +75,41 @@ class IdentityTable:
         ndarray of uint64, shape (k,)
             First 8 bytes (big endian) of the SHA-256 of each identity.
         """
-        from commcanary_lab.simulate.identity_kernels import hash_range, occurrences
+        from commcanary_lab.simulate.identity_kernels import occurrences
 
         codes = np.ascontiguousarray(self._codes[rows])
+        return self._hashed(rows, codes, occurrences(codes, self._kinds), arrival_ns, zero_offsets)
+
+    def changed(self, identity: npt.NDArray[np.uint64], before_ns: Ragged, after_ns: Ragged) -> npt.NDArray[np.uint64]:
+        """Return the identities of all events after some arrivals changed; only those events are hashed again.
+
+        Parameters
+        ----------
+        identity : ndarray of uint64, shape (n,)
+            The identities with the arrivals `before_ns`.
+        before_ns, after_ns : Ragged
+            Arrivals of all events.
+        """
+        from commcanary_lab.simulate.identity_kernels import occurrences
+
+        if not np.array_equal(before_ns.pointers, after_ns.pointers):
+            return self.of(after_ns)
+        rows = np.unique(np.repeat(np.arange(len(identity)), after_ns.lengths)[before_ns.values != after_ns.values])
+        out = identity.copy()
+        if len(rows):
+            out[rows] = self._hashed(rows, self._codes[rows], occurrences(self._codes, self._kinds)[rows], after_ns.take(rows), False)
+        return out
+
+    def _hashed(
+        self,
+        rows: npt.NDArray[np.int64] | slice,
+        codes: npt.NDArray[np.int64],
+        occurrence: npt.NDArray[np.int64],
+        arrival_ns: Ragged,
+        zero_offsets: bool,
+    ) -> npt.NDArray[np.uint64]:
+        from commcanary_lab.simulate.identity_kernels import hash_range
+
         n = len(codes)
         out = np.zeros(n, np.uint64)
         arguments = (
@@ -89,7 +121,7 @@ class IdentityTable:
             self._text,
             self._bounds,
             np.ascontiguousarray(self._sequence[rows]),
-            occurrences(codes, self._kinds),
+            occurrence,
             self._room,
             out,
         )

@@ -282,7 +282,11 @@ def _breakdown(column: Coded, samples: Samples, default: str) -> dict[str, Laten
     by_name: dict[str, list[int]] = {}
     for code in np.unique(codes).tolist():
         by_name.setdefault(names[code], []).append(code)
-    return {name: summarise(samples.exposed_us[np.isin(codes, by_name[name])]) for name in sorted(by_name)}
+    return {name: summarise(samples.exposed_us[_among(codes, by_name[name])]) for name in sorted(by_name)}
+
+
+def _among(codes: npt.NDArray[np.integer], wanted: list[int]) -> npt.NDArray[np.bool_]:
+    return codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
 
 
 def _calibrate(prepared: Prepared, samples: Samples) -> Calibration | None:

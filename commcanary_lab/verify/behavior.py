@@ -94,8 +94,10 @@ def tail_recall(source: Report, canary: Report, q: float) -> tuple[float, float,
     """
     tail = tail_events(source, q)
     exposed = canary.samples.exposed_us
-    order = np.lexsort((np.arange(len(exposed)), -exposed))[: len(tail)]
-    recall = len(np.intersect1d(tail, order)) / len(tail) if len(tail) else 1.0
+    largest = np.argsort(-exposed, kind="stable")[: len(tail)]
+    in_tail = np.zeros(max(len(exposed), len(source.samples)), np.bool_)
+    in_tail[tail] = True
+    recall = int(in_tail[largest].sum()) / len(tail) if len(tail) else 1.0
     return recall, float(source.samples.exposed_us[tail].sum()), float(exposed[tail].sum())
 
 

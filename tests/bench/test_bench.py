@@ -1,7 +1,7 @@
-"""Benchmarks of what a user waits for: load, compile, simulate, verify, at 1k, 10k and 100k irregular events.
+"""Benchmarks of what a user waits for: load, compile, simulate, verify, search, at 1k, 10k and 100k irregular events.
 
 Run with ``make bench``. Every figure is of a warm process: kernels are compiled, files are in the page cache. Hashing of the noise
-identities is included in simulate and verify, and shown apart.
+identities is included in simulate, verify, search and ddmin, and shown apart.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from commcanary_lab.canary.compile import compile_trace
+from commcanary_lab.minimize.ddmin import ddmin
+from commcanary_lab.minimize.search import search
 from commcanary_lab.simulate import DEFAULT_BACKENDS, Backend, prepare
 from commcanary_lab.simulate.engine import run
 from commcanary_lab.simulate.identity import identity_hashes
@@ -118,6 +120,21 @@ def test_verify(benchmark: BenchmarkFixture, traces: dict[tuple[str, int], Trace
     canary = compile_trace(trace, records=4)
     found = _measure(benchmark, "verify, bounded canary", count, lambda: verify_canary(trace, canary))
     assert found.commitments == "recomputed"
+
+
+@pytest.mark.parametrize("count", COUNTS[:2])
+def test_search(benchmark: BenchmarkFixture, traces: dict[tuple[str, int], Trace], count: int) -> None:
+    """Every record budget compiled, the smallest judged first, refined, and the result verified."""
+    trace = traces["irregular", count]
+    found = _measure(benchmark, "search, 2 to 4 records", count, lambda: search(trace, range(2, 5)))
+    assert found.passed
+
+
+@pytest.mark.parametrize("count", COUNTS[:2])
+def test_ddmin(benchmark: BenchmarkFixture, traces: dict[tuple[str, int], Trace], count: int) -> None:
+    trace = traces["irregular", count]
+    found = _measure(benchmark, "ddmin", count, lambda: ddmin(trace))
+    assert (found.stopped, found.decisions_kept) == ("minimal", 40)
 
 
 @pytest.mark.parametrize("count", COUNTS)
