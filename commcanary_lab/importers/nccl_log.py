@@ -16,7 +16,8 @@ from pathlib import Path
 from commcanary_lab.errors import FormatError, UsageError
 from commcanary_lab.importers._text import read_source
 from commcanary_lab.importers.nccl_log_comms import Communicators, join
-from commcanary_lab.importers.nccl_log_lines import LogReader, unquoted
+from commcanary_lab.importers.nccl_log_lines import LogReader
+from commcanary_lab.importers.nccl_log_patterns import unquoted
 from commcanary_lab.importers.nccl_log_rings import ring_orders
 from commcanary_lab.importers.nccl_log_trace import assemble
 from commcanary_lab.limits import DEFAULT, Limits

@@ -9,38 +9,32 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from commcanary_lab.importers.nccl_log_ops import OP_NAMES
 from commcanary_lab.importers.nccl_log_parts import Call, Instance, Process
+from commcanary_lab.importers.nccl_log_patterns import (
+    CHAIN,
+    FIELD,
+    GLUED,
+    INDEX,
+    INIT,
+    KERNEL,
+    KNOWN_NAMES,
+    MARK,
+    NO_PROCESS,
+    PLAIN,
+    PREFIX,
+    STAGE,
+    WHOLE,
+    behind_launcher,
+    comm_of,
+    complete,
+    holder,
+    is_clock,
+    number_of,
+    text_of,
+    unquoted,
+)
 
-__all__ = ["LogReader", "unquoted"]
-
-_HEX = rb"(?:0x[0-9a-fA-F]+|\(nil\))"
-_CALL = rb"count (\d{1,20} datatype \d{1,9} op \d{1,9} root -?\d{1,9}) comm (0x[0-9a-fA-F]+ \[nranks=\d{1,9}\]) stream " + _HEX
-_TASK = rb"(?: task \d+ globalrank (\d{1,9}))?"
-#: An operation with nothing before its host:pid:tid, as NCCL writes it; most lines of a log.
-_PLAIN = re.compile(
-    rb"([A-Za-z0-9][\w.-]*:\d{1,9}:\d{1,9} \[-?\d{1,5}\]) NCCL INFO (\w+): opCount ([0-9a-fA-F]{1,15}) "
-    rb"sendbuff " + _HEX + rb" recvbuff " + _HEX + rb"(?: acc " + _HEX + rb")? " + _CALL + _TASK + rb"\s*\Z"
-)  # fmt: skip
-#: An operation anywhere in a line; newer versions may put further fields before the count.
-_COLL = re.compile(
-    rb"(\w+): opCount ([0-9a-fA-F]{1,15}) sendbuff " + _HEX + rb" recvbuff " + _HEX + rb"(?: \w+ [^\s:]+){0,3}? " + _CALL + _TASK
-)  # fmt: skip
-_MARK = b": opCount "
-_NAMES = tuple(name.encode() for name in sorted(OP_NAMES, key=len, reverse=True))
-_PREFIX = re.compile(rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}):(\d{1,9}):(\d{1,9})(?: \[(-?\d{1,5})\])? NCCL [A-Z]+\b ?")
-#: The same prefix behind the rest of another line, where no blank separates them.
-_GLUED = re.compile(rb"([A-Za-z][\w.-]{0,254}):(\d{1,9}):(\d{1,9})(?: \[(-?\d{1,5})\])? NCCL [A-Z]+\b ?")
-_NO_PROCESS = re.compile(rb"(?:\[(-?\d{1,5})\] )?NCCL [A-Z]+ ")
-_INDEX = re.compile(rb"\[\d+\] ")
-_INIT = re.compile(rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) n[rR]anks (\d{1,9}) cudaDev (-?\d{1,5})\b")
-_STAGE = re.compile(rb"- ?(Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)")
-_FIELD = re.compile(rb"\b(parent|splitCount|childCount|color|key|commId|commHash) (-?\d{1,20}|0x[0-9a-fA-F]{1,32})(?=[\s-])")
-_CHAIN = re.compile(rb"Ring (\d{1,4}) : (\d{1,9}(?: -> \d{1,9}){1,})\s*\Z")
-_WHOLE = re.compile(rb"(?:Ring|Channel) (\d{1,4})(?:/\d{1,4})? :((?: +\d{1,9})+)\s*\Z")
-_KERNEL = re.compile(rb"## \[[\d.]+\] \[[\d:]+\] \w+ K[LE] ")
-_CLOCK = re.compile(rb"\d{1,2}")
-_ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
+__all__ = ["LogReader"]
 
 
 class _Origin(NamedTuple):
@@ -96,7 +90,7 @@ class LogReader:
         self.lines = 0
         self._numbers: dict[tuple[bytes, bytes], int] = {}
         self._live: dict[_Scope, int] = {}
-        self._index: dict[int, int] = {}
+        self._owners: dict[tuple[str, int], dict[Process, int]] = {}
         self._doubts: list[_Origin] = []
         self._broken: list[tuple[Process, int | None]] = []
         self._starting: dict[tuple[Process, int], Instance] = {}
@@ -120,14 +114,14 @@ class LogReader:
         file = len(self._names)
         self._names.append(name)
         self._cache, self._broken = {}, []
-        plain, numbers = _PLAIN.match, self._numbers
+        plain, numbers = PLAIN.match, self._numbers
         add_instance, add_call = self.rows_instance.append, self.rows_call.append
         add_count, add_line = self.rows_op_count.append, self.rows_line.append
         before, number = len(self.rows_line), 0
         for number, line in enumerate(io.BytesIO(unquoted(data)), 1):
             m = plain(line)
             if m is None:
-                start = _behind_launcher(line)
+                start = behind_launcher(line)
                 m = plain(line, start) if start else None
             if m is None:
                 self._other(line, file, number)
@@ -151,6 +145,8 @@ class LogReader:
 
     def finish(self) -> None:
         """Decide about what no single line decides: operations without a process, rings without a communicator."""
+        for code, instance in enumerate(self.instances):
+            self._own(code, instance)
         for doubt in self._doubts:
             self.rows_instance[doubt.row] = self._settle(doubt)
         self._doubts = []
@@ -195,16 +191,16 @@ class LogReader:
     def _plain_instance(self, prefix: bytes, comm: bytes, stated: bytes | None, file: int) -> int | None:
         text, _, device = prefix.partition(b" ")
         host, pid, tid = text.rsplit(b":", 2)
-        if _is_clock(host, pid, tid):
+        if is_clock(host, pid, tid):
             return None
         self._has_processes[file] += 1
-        code = self._operation_instance(Process(_text(host), int(pid)), comm, int(device[1:-1]), stated, file)
+        code = self._operation_instance(Process(text_of(host), int(pid)), comm, int(device[1:-1]), stated, file)
         self._cache[(prefix, comm, stated)] = code
         return code
 
     def _operation_instance(self, process: Process, comm: bytes, device: int | None, stated: bytes | None, file: int) -> int:
         """The handle that an operation names; the first operation makes it where no set-up line did."""
-        pointer, nranks = _comm(comm)
+        pointer, nranks = comm_of(comm)
         code = self._live.get((process, pointer))
         if code is None or self.instances[code].nranks != nranks:
             code = self._new(Instance(process, pointer, nranks, file, device=device))
@@ -214,53 +210,52 @@ class LogReader:
 
     def _new(self, instance: Instance) -> int:
         code = self._live[(instance.process, instance.pointer)] = len(self.instances)
-        self._index[id(instance)] = code
         self.instances.append(instance)
         return code
 
     def _other(self, line: bytes, file: int, number: int) -> None:
         """A line that is no plain operation."""
-        if _MARK in line:
+        if MARK in line:
             self._operations(line, file, number)
             return
         if b"NCCL" not in line:
             return
         self.nccl_lines += 1
-        if b"- " in line and (stage := _STAGE.search(line)) is not None and (m := _INIT.search(line)) is not None:
+        if b"- " in line and (stage := STAGE.search(line)) is not None and (m := INIT.search(line)) is not None:
             self._set_up(line, m, stage, file)
         elif b" : " in line and (b"Ring " in line or b"Channel " in line):
             self._ring(line, file)
-        elif b"## [" in line and _KERNEL.search(line):
+        elif b"## [" in line and KERNEL.search(line):
             self.kernel_lines += 1
         else:
             self._note_broken(line, file)
 
     def _operations(self, line: bytes, file: int, number: int) -> None:
         """Operations behind launcher tags, and torn lines."""
-        found, cut = _complete(line)
+        found, cut = complete(line)
         torn = cut > 0 or len(found) > 1
-        prefixes = list((_GLUED if torn else _PREFIX).finditer(line, 0, len(line) if torn else found[0].start()))
-        prefixes = [p for p in prefixes if not _is_clock(*p.group(1, 2, 3))]
+        prefixes = list((GLUED if torn else PREFIX).finditer(line, 0, len(line) if torn else found[0].start()))
+        prefixes = [p for p in prefixes if not is_clock(*p.group(1, 2, 3))]
         self._has_processes[file] += len(prefixes)
         used = 0
         for m in found:
             before = [p for p in prefixes[used:] if p.end() <= m.start()]
             used += len(before)
             self._operation(m, line, before, file, number, torn)
-        self._broken += [_holder(p) for p in prefixes[used:]]
+        self._broken += [holder(p) for p in prefixes[used:]]
         self.torn += [(file, number)] * cut
 
     def _operation(self, m: re.Match[bytes], line: bytes, before: list[re.Match[bytes]], file: int, number: int, torn: bool) -> None:
         op, op_count, blob, comm, stated = m.groups()
         if torn:
-            op = next((name for name in _NAMES if op.endswith(name)), op)
-        near = tuple(_holder(p) for p in reversed(before))
+            op = next((name for name in KNOWN_NAMES if op.endswith(name)), op)
+        near = tuple(holder(p) for p in reversed(before))
         gap = line[before[-1].end() : m.start()] if before else b""
-        pointer, nranks = _comm(comm)
-        if len(near) == 1 and not torn and (not gap or _INDEX.fullmatch(gap)):
+        pointer, nranks = comm_of(comm)
+        if len(near) == 1 and not torn and (not gap or INDEX.fullmatch(gap)):
             code = self._operation_instance(near[0][0], comm, near[0][1], stated, file)
         else:
-            bare = _NO_PROCESS.search(line, 0, m.start())
+            bare = NO_PROCESS.search(line, 0, m.start())
             device = int(bare.group(1)) if bare is not None and bare.group(1) is not None else None
             self._doubts.append(_Origin(len(self.rows_instance), file, number, pointer, nranks, device, near, tuple(self._broken[-4:])))
             self._broken += near[1:]
@@ -273,11 +268,7 @@ class LogReader:
     def _settle(self, doubt: _Origin) -> int:
         """Attribute an operation whose process no line states for certain."""
         where = self.place(doubt.file, doubt.line)
-        owners = {
-            i.process: code
-            for code, i in enumerate(self.instances)
-            if i.pointer == doubt.pointer and i.nranks == doubt.nranks and i.process.pid >= 0
-        }
+        owners = self._owners.get((doubt.pointer, doubt.nranks), {})
         if doubt.near:  # torn: several prefixes before it, or something between prefix and operation
             near = [(_unglued(p, owners), d) for p, d in doubt.near]
             process, device = next(((p, d) for p, d in near if p in owners), near[0])
@@ -292,7 +283,13 @@ class LogReader:
             self.guessed.append(f"{where}: no host:pid:tid: guessed as {process.label}, which has a communicator {doubt.pointer}")
         if process in owners:
             return owners[process]
-        return self._new(Instance(process, doubt.pointer, doubt.nranks, doubt.file, device=device))
+        code = self._new(Instance(process, doubt.pointer, doubt.nranks, doubt.file, device=device))
+        self._own(code, self.instances[code])
+        return code
+
+    def _own(self, code: int, instance: Instance) -> None:
+        if instance.process.pid >= 0:
+            self._owners.setdefault((instance.pointer, instance.nranks), {})[instance.process] = code
 
     def _unknown(self, doubt: _Origin, where: str) -> int:
         """The handle of an operation whose process stays unknown."""
@@ -308,31 +305,31 @@ class LogReader:
 
     def _note_broken(self, line: bytes, file: int) -> None:
         """Remember a prefix whose line broke off right behind it, as torn writes leave it."""
-        prefixes = [p for p in _PREFIX.finditer(line) if not _is_clock(*p.group(1, 2, 3))]
+        prefixes = [p for p in PREFIX.finditer(line) if not is_clock(*p.group(1, 2, 3))]
         self._has_processes[file] += len(prefixes)
         rest = line[prefixes[-1].end() :].strip() if prefixes else b"x"
-        self._broken += [_holder(p) for p in (prefixes if not rest else prefixes[:-1])]
+        self._broken += [holder(p) for p in (prefixes if not rest else prefixes[:-1])]
 
     # -- communicators ------------------------------------------------------------------------------------------------
 
     def _holder_of(self, line: bytes, end: int, file: int) -> tuple[Process, int]:
         """Process and thread that wrote a line."""
-        prefixes = [p for p in _PREFIX.finditer(line, 0, end) if not _is_clock(*p.group(1, 2, 3))]
+        prefixes = [p for p in PREFIX.finditer(line, 0, end) if not is_clock(*p.group(1, 2, 3))]
         if not prefixes:
             return Process(self._names[file], -1), 0
         self._has_processes[file] += 1
         host, pid, tid, _ = prefixes[-1].groups()
-        return Process(_text(host), int(pid)), int(tid)
+        return Process(text_of(host), int(pid)), int(tid)
 
     def _set_up(self, line: bytes, m: re.Match[bytes], stage: re.Match[bytes], file: int) -> None:
         process, thread = self._holder_of(line, m.start(), file)
-        pointer, rank, nranks, device = _text(m.group(1)), int(m.group(2)), int(m.group(3)), int(m.group(4))
+        pointer, rank, nranks, device = text_of(m.group(1)), int(m.group(2)), int(m.group(3)), int(m.group(4))
         self._cache = {}
         what = stage.group(1)
         if not what.startswith(b"Init"):
             self._live.pop((process, pointer), None)
             return
-        fields = {_text(name): _text(value) for name, value in _FIELD.findall(line, m.end())}
+        fields = {text_of(name): text_of(value) for name, value in FIELD.findall(line, m.end())}
         comm_id = fields.get("commId") or fields.get("commHash")
         code = self._live.get((process, pointer))
         old = None if code is None else self.instances[code]
@@ -354,17 +351,17 @@ class LogReader:
     def _descend(self, child: Instance, fields: dict[str, str]) -> None:
         """Tie a split communicator to its parent."""
         code = self._live.get((child.process, fields.get("parent", "")))
-        child.color = _number(fields.get("color"))
-        child.key = _number(fields.get("key"))
-        count = _number(fields.get("splitCount") or fields.get("childCount"))
+        child.color = number_of(fields.get("color"))
+        child.key = number_of(fields.get("key"))
+        count = number_of(fields.get("splitCount") or fields.get("childCount"))
         if code is not None and self.instances[code] is not child:
             child.parent = self.instances[code]
             child.ordinal = child.parent.children if count is None else count
             child.parent.children += 1
 
     def _ring(self, line: bytes, file: int) -> None:
-        chain = _CHAIN.search(line)
-        whole = None if chain is not None else _WHOLE.search(line)
+        chain = CHAIN.search(line)
+        whole = None if chain is not None else WHOLE.search(line)
         m = chain or whole
         if m is None:
             return
@@ -375,52 +372,6 @@ class LogReader:
             _link(starting, int(m.group(1)), ranks)
         else:  # older versions announce the communicator only when it is complete
             self._rings.setdefault(holder, []).append((int(m.group(1)), ranks))
-
-
-def unquoted(data: bytes) -> bytes:
-    """Return a log as UTF-8 without colours.
-
-    Examples
-    --------
-    >>> unquoted("\\ufeffa [0] NCCL INFO b".encode("utf-16-le")), unquoted(b"\\x1b[36m(pid=1)\\x1b[0m a")
-    (b'a [0] NCCL INFO b', b'(pid=1) a')
-    """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        data = data[: len(data) & ~1].decode("utf-16", "replace").encode()
-    return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
-
-
-def _behind_launcher(line: bytes) -> int:
-    """Where host:pid:tid begins in an operation that a launcher tagged; 0 where nothing stands before it, or the line looks torn.
-
-    Examples
-    --------
-    >>> _behind_launcher(b"[1,0]<stdout>:h1:7:8 [1] NCCL INFO AllReduce: opCount 0"), _behind_launcher(b"2026-01-02 h:1:2 [0] NCCL INFO A")
-    (14, 0)
-    """
-    end = line.find(b" NCCL INFO ")
-    if end < 0 or line.find(_MARK) < end:
-        return 0
-    start = line.rfind(b" ", 0, max(line.rfind(b" [", 0, end), 0)) + 1
-    return max(start, line.rfind(b">:", start, end) + 2) if line.rfind(b">:", start, end) >= 0 else start
-
-
-def _complete(line: bytes) -> tuple[list[re.Match[bytes]], int]:
-    """Complete operations of a line, and how many are cut."""
-    found, cut = [], 0
-    at = line.find(_MARK)
-    while at >= 0:
-        start = at
-        while start > 0 and (line[start - 1 : start].isalnum() or line[start - 1] == 95):
-            start -= 1
-        m = _COLL.match(line, start)
-        if m is None:
-            cut += start < at
-            at = line.find(_MARK, at + 1)
-        else:
-            found.append(m)
-            at = line.find(_MARK, m.end())
-    return found, cut
 
 
 def _same(old: Instance, rank: int, nranks: int, comm_id: str | None, starts: bool) -> bool:
@@ -439,29 +390,6 @@ def _link(instance: Instance, channel: int, chain: list[int]) -> None:
     links.update(itertools.pairwise(chain))
 
 
-def _holder(prefix: re.Match[bytes]) -> tuple[Process, int | None]:
-    host, pid, _, device = prefix.groups()
-    return Process(_text(host), int(pid)), None if device is None else int(device)
-
-
 def _unglued(process: Process, known: Iterable[Process]) -> Process:
     """The process whose host name has the rest of another line in front of it."""
     return next((k for k in known if k.pid == process.pid and process.host.endswith(k.host)), process)
-
-
-def _is_clock(host: bytes, pid: bytes, tid: bytes) -> bool:
-    """A time of day in front of a line that lost its process looks like host:pid:tid."""
-    return all(_CLOCK.fullmatch(x) is not None and int(x) < 60 for x in (host, pid, tid))
-
-
-def _comm(comm: bytes) -> tuple[str, int]:
-    pointer, _, nranks = comm.partition(b" [nranks=")
-    return _text(pointer), int(nranks[:-1])
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text, 0)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
