@@ -61,6 +61,10 @@ class GroupDirectory:
         Global rank whose trace this is.
     world_size : int, optional
         Number of ranks of the job.
+    config_name : str
+        What the source calls its table of groups, for messages.
+    unnamed : Members, optional
+        Members of the group of events that name none.
 
     Attributes
     ----------
@@ -68,8 +72,18 @@ class GroupDirectory:
         Entries of ``pg_config`` that cannot be used.
     """
 
-    def __init__(self, info: Mapping[str, object], rank: int, world_size: int | None) -> None:
+    def __init__(
+        self,
+        info: Mapping[str, object],
+        rank: int,
+        world_size: int | None,
+        *,
+        config_name: str = FROM_CONFIG,
+        unnamed: Members | None = None,
+    ) -> None:
         self.rank = rank
+        self.config_name = config_name
+        self.unnamed = unnamed
         self.world_size = world_size
         self.warnings: list[str] = []
         self._by_name: dict[str, tuple[int, ...] | None] = {}
@@ -90,14 +104,14 @@ class GroupDirectory:
         distinct = {str(n) for n in names if isinstance(n, str | int) and not isinstance(n, bool)}
         if not members or not distinct or (isinstance(size, int) and size != len(members)) or len(set(members)) != len(members):
             self.warnings.append(
-                f"distributedInfo.pg_config: the entry of group {', '.join(sorted(distinct)) or 'without a name'} "
+                f"{self.config_name}: the entry of group {', '.join(sorted(distinct)) or 'without a name'} "
                 "has no usable rank list; it is not used"
             )
             return
         for name in distinct:
             if self._by_name.setdefault(name, members) != members:
                 self._by_name[name] = None
-                self.warnings.append(f"distributedInfo.pg_config: group {name} has two different rank lists; neither is used")
+                self.warnings.append(f"{self.config_name}: group {name} has two different rank lists; neither is used")
 
     def members(self, args: CommArgs) -> Members | str:
         """Return the members of the event's group, or why they are unknown."""
@@ -116,7 +130,7 @@ class GroupDirectory:
         problem = None
         config = self._by_name.get(args.group_name) if args.group_name is not None else None
         if config is not None:
-            found = self._checked(Members(config, FROM_CONFIG), size, shown)
+            found = self._checked(Members(config, self.config_name), size, shown)
             if isinstance(found, Members):
                 return found
             problem = found
@@ -126,6 +140,8 @@ class GroupDirectory:
             if isinstance(found, Members):
                 return found
             problem = problem or found
+        if problem is None and args.group_name is None and self.unnamed is not None:
+            return self._checked(self.unnamed, size, shown)
         return problem or "members unknown"
 
     def _checked(self, members: Members, size: int | None, shown: IntList | None) -> Members | str:
