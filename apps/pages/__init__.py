@@ -3,6 +3,7 @@
 from ..page import PageSpec
 from .ablation import PAGE as ABLATION
 from .canary import PAGE as CANARY
+from .minimise import PAGE as MINIMISE
 from .overview import PAGE as OVERVIEW
 from .ranking import PAGE as RANKING
 from .timeline import PAGE as TIMELINE
@@ -10,4 +11,4 @@ from .traffic import PAGE as TRAFFIC
 
 __all__ = ["PAGES"]
 
-PAGES: tuple[PageSpec, ...] = (OVERVIEW, TRAFFIC, TIMELINE, CANARY, ABLATION, RANKING)
+PAGES: tuple[PageSpec, ...] = (OVERVIEW, TRAFFIC, TIMELINE, CANARY, ABLATION, RANKING, MINIMISE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from commcanary_lab.minimize.contrast import Contrast
@@ -14,8 +15,8 @@ from commcanary_lab.views.latency_curves import LatencyCurves
 from commcanary_lab.views.loop_nest import _CSS as TREE_CSS
 from commcanary_lab.views.loop_nest import program_html
 from commcanary_lab.views.lost_events import lost_csv, lost_frame, lost_table, lost_text
-from commcanary_lab.views.markup import coverage_text, html, key_figures, percent, title_html
 from commcanary_lab.views.markup import Figure as KeyFigure
+from commcanary_lab.views.markup import coverage_text, html, key_figures, percent, title_html
 from commcanary_lab.views.plot_frame import error_text
 from commcanary_lab.views.status_chips import chip_row
 from commcanary_lab.views.tables import download
@@ -153,11 +154,6 @@ def side_card(result: Contrast, side: Side) -> Any:
     ]
     reason = f"Claim: {check.claim}. {check.claim_reason[:1].upper()}{check.claim_reason[1:]}."
     body = f"{title_html(side.label, sizes, 'model', check.claim)}{key_figures(figures)}{chip_row(check)}"
-    note = '<p class="muted" style="font-size:12.5px;margin:8px 0 6px;overflow-wrap:anywhere">%s</p>' % _escaped(reason)
+    note = f'<p class="muted" style="font-size:12.5px;margin:8px 0 6px;overflow-wrap:anywhere">{escape(reason)}</p>'
     return paper(html(body + note + program_html(canary), stylesheets=[TREE_CSS, _SIDE_CSS]))
 
-
-def _escaped(text: str) -> str:
-    from html import escape
-
-    return escape(text)

@@ -56,7 +56,7 @@ class DdminScrubber:
     step : int, optional
         The step to begin with; by default the last accepted one.
     on_step : callable, optional
-        Called with the number of each step that is chosen.
+        Called with the number of a step when it is chosen; not while the slider is still moving.
     """
 
     def __init__(self, result: Reduction, step: int | None = None, on_step: Callable[[int], None] | None = None) -> None:
@@ -80,6 +80,7 @@ class DdminScrubber:
         self._strip = ColumnDataSource({"left": [], "right": [], "share": []})
         self.size, self.error, self.strip = self._size_figure(), self._error_figure(), self._strip_figure()
         self.slider.param.watch(lambda e: self.show(e.new), "value")
+        self.slider.param.watch(lambda e: self._told(e.new), "value_throttled")
         self.view = self._layout()
         self.show(first)
 
@@ -99,6 +100,8 @@ class DdminScrubber:
         self._strip.data = {"left": left, "right": right, "share": share}
         self._before.disabled = not any(i < number for i in self.accepted)
         self._after.disabled = not any(i > number for i in self.accepted)
+
+    def _told(self, number: int) -> None:
         if self._on_step is not None:
             self._on_step(number)
 
@@ -106,11 +109,15 @@ class DdminScrubber:
         now = self.step
         found = [i for i in self.accepted if (i - now) * direction > 0]
         if found:
-            self.slider.value = found[0] if direction > 0 else found[-1]
+            self._choose(found[0] if direction > 0 else found[-1])
+
+    def _choose(self, number: int) -> None:
+        self.slider.value = number
+        self._told(number)
 
     def _tapped(self, event: Any) -> None:
         if event.x is not None:
-            self.slider.value = int(max(0, min(len(self.result.steps) - 1, round(event.x))))
+            self._choose(int(max(0, min(len(self.result.steps) - 1, round(event.x)))))
 
     # -- charts -------------------------------------------------------------------------------------------------------
 

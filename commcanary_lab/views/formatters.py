@@ -154,7 +154,8 @@ def status_cell() -> Any:
 const good = ['lossless', 'full', 'full source', 'recomputed', 'pass', 'verified'].includes(word);
 const bad = ['mismatch', 'fail', 'refused'].includes(word);
 const color = bad ? 'var(--mui-palette-error-main, #c93a32)' : good ? 'inherit' : 'var(--mui-palette-text-secondary, #56616f)';
-const mark = bad ? '\u2715 ' : good ? '\u2713 ' : '' %><span style="color:<%= color %>;font-weight:<%= bad ? 700 : 400 %>"><%- mark + value %></span>"""
+const mark = bad ? '\u2715 ' : good ? '\u2713 ' : '' %>
+<span style="color:<%= color %>;font-weight:<%= bad ? 700 : 400 %>"><%- mark + value %></span>"""
     )
 
 

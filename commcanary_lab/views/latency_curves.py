@@ -24,6 +24,8 @@ _POINTS = 1500
 #: A longest latency of more than so many medians needs a logarithmic axis.
 _LONG = 40
 
+_NAMES = ("source", "a", "b")
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -64,7 +66,8 @@ class LatencyCurves:
 
         self.result = result
         self.backends = [d.backend for d in result.distributions]
-        samples = [r.samples.exposed_us for side in (result, result.a, result.b) for r in side.reports]
+        self._reports = (result.reports, result.a.reports, result.b.reports)
+        samples = [r.samples.exposed_us for reports in self._reports for r in reports]
         whole = np.concatenate([s for s in samples if len(s)] or [np.zeros(1)])
         positive = whole[whole > 0]
         self._top = float(whole.max()) or 1.0
@@ -72,16 +75,12 @@ class LatencyCurves:
         #: On a logarithmic axis fully hidden events stand at its left end.
         self._low = float(positive.min()) * 0.7 if self.log else 0.0
         self._floor = 0.5 / max(len(s) for s in samples) if any(len(s) for s in samples) else 0.5
-        self._sources = {name: ColumnDataSource({"x": [], "share": [], "words": [], "part": []}) for name in self._names}
+        self._sources = {name: ColumnDataSource({"x": [], "share": [], "words": [], "part": []}) for name in _NAMES}
         self.figure = self._figure()
         self.pane = pane(self.figure)
         self.table = html("")
         self.legend = html(self._legend())
         self.show(self.backends[0])
-
-    @property
-    def _names(self) -> tuple[str, str, str]:
-        return "source", "a", "b"
 
     @property
     def labels(self) -> tuple[str, str, str]:
@@ -91,8 +90,8 @@ class LatencyCurves:
     def show(self, backend: str) -> None:
         """Draw one backend; the axes stay."""
         i = self.backends.index(backend)
-        for name, side in zip(self._names, (self.result, self.result.a, self.result.b), strict=True):
-            self._sources[name].data = self._columns(side.reports[i].samples.exposed_us)
+        for name, reports in zip(_NAMES, self._reports, strict=True):
+            self._sources[name].data = self._columns(reports[i].samples.exposed_us)
         self.table.object = f'<div class="cl">{quantile_rows(self.result, i)}</div>'
 
     def _columns(self, exposed_us: FloatArray) -> dict[str, Any]:
@@ -174,4 +173,4 @@ def _against(value: float, source: float) -> str:
     if not source:
         return format_us(value)
     off = 100 * (value / source - 1)
-    return f"{format_us(value)} ({'+' if off > 0 else '−'}{abs(off):,.3g} %)"  # noqa: RUF001
+    return f"{format_us(value)} ({'+' if off > 0 else '−'}{abs(off):,.3g} %)"
