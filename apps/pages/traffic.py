@@ -1,4 +1,4 @@
-"""Traffic: who sends how much to whom."""
+"""Traffic and fabric: who sends how much to whom, and which network that needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import panel_material_ui as pmui
 
 from commcanary_lab.traffic import TrafficMatrix, build_matrix
 from commcanary_lab.units import format_bytes, format_count
+from commcanary_lab.views.fabric_panel import FabricPanel
 from commcanary_lab.views.heatmap import TrafficView
 from commcanary_lab.views.import_coverage import notes_html
-from commcanary_lab.views.markup import Figure, html, percent
+from commcanary_lab.views.markup import Figure, html, percent, title_html
 from commcanary_lab.views.theme import fill, paper
 from commcanary_lab.workspace import Workspace
 
@@ -64,9 +65,12 @@ def build(data: Data, session: Session) -> Built:
     )
     view = TrafficView(m, log=scale.value, gpus_per_node=per_node.value or None)
 
+    fabric = pn.Column(_fabric(m, per_node.value), sizing_mode="stretch_width", margin=0)
+
     def regroup(event: Any) -> None:
         view.update(gpus_per_node=event.new or None)
         top.object = head(f"{data.name} · {m.source}", answer(m, event.new or None), _figures(m, event.new or None)).object
+        fabric.objects = [_fabric(m, event.new)]
 
     scale.param.watch(lambda e: view.update(log=e.new), "value")
     per_node.param.watch(regroup, "value")
@@ -77,7 +81,16 @@ def build(data: Data, session: Session) -> Built:
     fill(view.links_card, flex="1 1 0px", **{"min-width": "0"})
     pair = pn.Row(view.heatmap_card, view.links_card, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
     notes = notes_html(m.notes, ())
-    return Built([top, pair, view.bars_card, *([paper(html(notes))] if notes else [])], [per_node, sidebar_label("Colour scale"), scale])
+    cards = [top, pair, fabric, view.bars_card, *([paper(html(notes))] if notes else [])]
+    return Built(cards, [per_node, sidebar_label("Colour scale"), scale])
+
+
+def _fabric(m: TrafficMatrix, per_node: int) -> Any:
+    """Return the fabric card, or what to do to see it."""
+    if per_node:
+        return FabricPanel(m, per_node).view
+    text = "Which network does this traffic need? Choose the GPUs per node at the left: a trace does not say where its ranks sit."
+    return paper(html(title_html("Fabric", text)))
 
 
 def answer(m: TrafficMatrix, per_node: int | None) -> str:
@@ -131,4 +144,4 @@ def spread(m: TrafficMatrix) -> float:
     return float(values.max() / values.min()) if len(values) else 1.0
 
 
-PAGE = PageSpec("traffic", "Traffic", "trace", gather, build)
+PAGE = PageSpec("traffic", "Traffic & Fabric", "trace", gather, build)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from commcanary_lab.views.contrast_panel import contrast
     from commcanary_lab.views.ddmin_scrubber import ddmin
     from commcanary_lab.views.error_bounds import errors
+    from commcanary_lab.views.fabric_panel import fabric
     from commcanary_lab.views.heatmap import traffic
     from commcanary_lab.views.lanes import timeline
     from commcanary_lab.views.loop_nest import program
@@ -26,6 +27,7 @@ __all__ = [
     "contrast",
     "ddmin",
     "errors",
+    "fabric",
     "methods",
     "ops",
     "pareto",
@@ -45,6 +47,7 @@ _DEFINED_IN = {
     "contrast": "contrast_panel",
     "ddmin": "ddmin_scrubber",
     "errors": "error_bounds",
+    "fabric": "fabric_panel",
     "methods": "baseline_table",
     "ops": "operations",
     "pareto": "pareto_chart",
