@@ -14,8 +14,8 @@ import panel_material_ui as pmui
 from commcanary_lab.simulate.ablation import AblationRow, AblationTable, ablate
 from commcanary_lab.simulate.backend import ABLATIONS
 from commcanary_lab.trace.model import Trace
-from commcanary_lab.views.ablation_chart import AblationView, metrics_of
-from commcanary_lab.views.ablation_words import MECHANISM_WORDS, metric_words, signed, unit_of
+from commcanary_lab.views.ablation_chart import AblationView, metrics_of, telling_metric
+from commcanary_lab.views.ablation_words import MECHANISM_WORDS, metric_phrase, metric_words, signed, unit_of
 from commcanary_lab.views.import_coverage import notes_html
 from commcanary_lab.views.markup import Figure, html, message
 from commcanary_lab.views.theme import paper
@@ -87,8 +87,8 @@ class _Page:
             self.fail(data.why_not)
             return
         metrics = metrics_of(data.result)
-        asked = self.session.selection.option("metric", _DEFAULT_METRIC)
-        metric = asked if asked in metrics else _DEFAULT_METRIC
+        asked = self.session.selection.option("metric", "")
+        metric = asked if asked in metrics else telling_metric(data.result, _DEFAULT_METRIC)
         log = {"log": True, "linear": False}.get(self.session.selection.option("axis", ""))
         if self.view is None:
             self.view = AblationView(data.result, metric=metric, log=log, coverage=data.trace.coverage)
@@ -124,7 +124,7 @@ class _Page:
 
     def _metric(self, event: Any) -> None:
         if not self._filling and event.new and self.view is not None:
-            self.session.choose("metric", *((event.new,) if event.new != _DEFAULT_METRIC else ()))
+            self.session.choose("metric", event.new)
             self.show(self.data)
 
     def _scale(self, event: Any) -> None:
@@ -144,7 +144,7 @@ def answer(result: AblationTable, metric: str) -> str:
     change = ""
     if worst is not None:
         by = f"<b>{signed(worst.delta, unit_of(metric))}</b> on {escape(worst.backend)}"
-        change = f"The {metric_words(metric)} changes most without {_words(worst.ablation)}: {by}."
+        change = f"The {metric_phrase(metric)} changes most without {_words(worst.ablation)}: {by}."
     if not result.decisions_total:
         return f"One backend ranks nothing. {change}"
     acting = len(result.applicable)

@@ -21,7 +21,7 @@ from commcanary_lab.verify.model import Verification
 from commcanary_lab.verify.run import verify_canary
 from commcanary_lab.views.import_coverage import notes_html
 from commcanary_lab.views.markup import Figure, html, message
-from commcanary_lab.views.ranked_pairs import METRIC_WORDS, RankedPair, ranked_pairs
+from commcanary_lab.views.ranked_pairs import METRIC_WORDS, RankedPair, ranked_pairs, telling_metric
 from commcanary_lab.views.ranking_matrix import RankingView
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Workspace
@@ -122,10 +122,11 @@ class _Page:
     def __init__(self, data: Data, session: Session) -> None:
         self.session, self.data = session, data
         self.view: RankingView | None = None
+        self._filling = False
         self.top, self.hint = html(""), html("", visible=False)
         self.cards = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
         self.metric = pmui.Select(
-            label="Metric", options={f"exposed latency, {w}": m for m, w in METRIC_WORDS.items()}, value=self._asked,
+            label="Metric", options={f"exposed latency, {w}": m for m, w in METRIC_WORDS.items()}, value=self._asked(data),
             size="small", variant="outlined", sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         backends = BackendControls(session, data.protocol, Refresh(session, gather, self.show, self.fail))
@@ -135,10 +136,10 @@ class _Page:
         main = [self.top, self.hint, self.cards, *([paper(html(notes))] if notes else [])]
         self.built = Built(main, [*backends.view, self.metric])
 
-    @property
-    def _asked(self) -> str:
-        asked = self.session.selection.option("metric", _DEFAULT_METRIC)
-        return asked if asked in METRIC_WORDS else _DEFAULT_METRIC
+    def _asked(self, data: Data) -> str:
+        """The metric of the address, or the one that says most."""
+        asked = self.session.selection.option("metric", "")
+        return asked if asked in METRIC_WORDS else telling_metric(data.pairs, _DEFAULT_METRIC)
 
     def show(self, data: Data) -> None:
         """Show a result in place."""
@@ -146,12 +147,18 @@ class _Page:
         if not data.pairs:
             self.fail(data.why_not)
             return
+        metric = self._asked(data)
         if self.view is None or self.view.both != data.both:
-            self.view = RankingView(data.pairs, metric=self._asked, coverage=data.trace.coverage, origin=data.protocol.origin)
+            self.view = RankingView(data.pairs, metric=metric, coverage=data.trace.coverage, origin=data.protocol.origin)
             self.cards[:] = [self.view.matrix_card, self.view.order_card, self.view.pairs_card]
         else:
-            self.view.show(data.pairs, self._asked, origin=data.protocol.origin)
-        self._top()
+            self.view.show(data.pairs, metric, origin=data.protocol.origin)
+        self._filling = True  # what the program sets is not a choice of the user
+        try:
+            self.metric.value = metric
+        finally:
+            self._filling = False
+        self._top(metric)
         self._say(data.hint, "")
         self.cards.visible = True
 
@@ -166,15 +173,14 @@ class _Page:
         self.hint.object = f'<div class="cl">{message(title, text, kind)}</div>' if text else ""
         self.hint.visible = bool(text)
 
-    def _top(self) -> None:
-        figures = _figures(self.data, self.data.pairs, self._asked)
-        self.top.object = head(_crumb(self.data), answer(self.data.pairs, self._asked), figures).object
+    def _top(self, metric: str) -> None:
+        self.top.object = head(_crumb(self.data), answer(self.data.pairs, metric), _figures(self.data, self.data.pairs, metric)).object
 
     def _metric(self, event: Any) -> None:
-        if event.new and self.view is not None:
-            self.session.choose("metric", *((event.new,) if event.new != _DEFAULT_METRIC else ()))
+        if not self._filling and event.new and self.view is not None:
+            self.session.choose("metric", event.new)
             self.view.show(metric=event.new)
-            self._top()
+            self._top(event.new)
 
 
 def _crumb(data: Data) -> str:

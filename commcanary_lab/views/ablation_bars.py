@@ -12,6 +12,7 @@ from commcanary_lab.simulate.backend import ABLATIONS, DEFAULT_BACKENDS
 from commcanary_lab.verify.ranking import METRICS
 from commcanary_lab.views.ablation_words import MECHANISM_WORDS, amount, short, signed, unit_of
 from commcanary_lab.views.extra import panel
+from commcanary_lab.views.ranked_pairs import METRIC_WORDS
 from commcanary_lab.views.theme import NEUTRAL
 
 __all__ = ["MARK", "AblationBars", "SignedLog", "backend_colors", "flips_of", "wants_log"]
@@ -66,8 +67,15 @@ class SignedLog:
         return math.copysign(math.log10(1 + abs(value) / self.unit), value)
 
     def ticks(self, low: float, high: float, count: int = 5) -> list[float]:
-        """Return round values within [low, high], 0 among them."""
-        return sorted({0.0, *self._side(high, count), *(-v for v in self._side(-low, count))})
+        """Return round values within [low, high], 0 among them, far enough apart to be labelled."""
+        out = [0.0]
+        for side in (self._side(high, count), [-v for v in self._side(-low, count)]):
+            near, least = 0.0, 0.07 * (self(high) - self(low))
+            for value in sorted(side, key=abs):
+                if abs(self(value) - near) >= least:
+                    out.append(value)
+                    near = self(value)
+        return sorted(out)
 
     def _side(self, top: float, count: int) -> list[float]:
         if top <= 0:
@@ -76,7 +84,7 @@ class SignedLog:
             raw = top / count
             step = next(m * 10.0 ** math.floor(math.log10(raw)) for m in (1, 2, 5, 10) if m * 10.0 ** math.floor(math.log10(raw)) >= raw)
             return [k * step for k in range(1, int(top / step + 1e-9) + 1)]
-        first, last = math.ceil(math.log10(self.unit)), math.floor(math.log10(top) + 1e-9)
+        first, last = math.ceil(math.log10(self.unit) - 1e-9), math.floor(math.log10(top) + 1e-9)
         every = max(1, -(-(last - first + 1) // count))
         return [10.0**k for k in range(last, first - 1, -every)]
 
@@ -111,7 +119,7 @@ class AblationBars:
         from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, Range1d, SaveTool, Span
         from bokeh.plotting import figure
 
-        self._slots, self._marks, self._words = (ColumnDataSource() for _ in range(3))
+        self._slots, self._marks = ColumnDataSource(), ColumnDataSource()
         tips = [("without", "@mechanism"), ("backend", "@backend"), ("with it", "@before"), ("without it", "@after"),
                 ("change", "@change"), ("decisions", "@flips")]  # fmt: skip
         f = figure(
@@ -130,10 +138,9 @@ class AblationBars:
         edges = {"left": "left", "right": "right", "source": self._slots}
         f.quad(bottom=0, top="top", fill_color="color", line_color=None, **edges)
         f.quad(bottom="hatch_low", top="hatch_high", fill_color=NEUTRAL, fill_alpha=0.1, line_color=None, hatch_pattern="/",
-               hatch_color=NEUTRAL, hatch_alpha=0.45, hatch_scale=9, hatch_weight=1, **edges)  # fmt: skip
+               hatch_color=NEUTRAL, hatch_alpha=0.3, hatch_scale=10, hatch_weight=1, **edges)  # fmt: skip
         hit = f.quad(bottom="low", top="high", fill_alpha=0, line_alpha=0, **edges)
         f.scatter("x", "y", source=self._marks, marker="diamond", size=11, fill_color=MARK, line_color=None)
-        f.text("x", "y", "text", source=self._words, text_align="center", text_baseline="middle", text_font_size="12px", text_color=NEUTRAL)
         f.add_layout(Span(location=0, dimension="width", line_color=NEUTRAL, line_width=1))
         f.add_tools(HoverTool(renderers=[hit], tooltips=tips, mode="mouse", point_policy="follow_mouse"))
         f.xaxis.ticker = FixedTicker(ticks=list(range(len(ABLATIONS))))
@@ -154,7 +161,6 @@ class AblationBars:
         bounds = (low - margin if low < 0 else -0.02 * (high or 1.0), high + margin if high > 0 else margin)
         self._slots.data = _slots(result, metric, rows, axis, bounds)
         self._marks.data = _marks(result, metric, rows, axis, margin)
-        self._words.data = _words(result, rows, bounds)
         self._axes(result, metric, axis, (min(0.0, *changes, 0.0), max(0.0, *changes, 0.0)), bounds)
 
     def _axes(self, result: AblationTable, metric: str, axis: SignedLog, span: tuple[float, float], bounds: tuple[float, float]) -> None:
@@ -163,12 +169,21 @@ class AblationBars:
         ticks = axis.ticks(*span)
         f.yaxis.ticker.ticks = [axis(t) for t in ticks]
         f.yaxis.major_label_overrides = {axis(t): short(signed(t, unit)) if t else "0" for t in ticks}
-        labels = {}
-        for k, name in enumerate(ABLATIONS):
-            flipped, total, _ = flips_of(result, name, metric)
-            second = f"{flipped} of {total} flip" if flipped else "no flip" if total and name in result.applicable else " "
-            labels[k] = f"{MECHANISM_WORDS.get(name, name)}\n{second}"
+        labels = {k: "\n".join((MECHANISM_WORDS.get(m, m), *_under(result, m, metric))) for k, m in enumerate(ABLATIONS)}
         f.xaxis.major_label_overrides = labels
+
+
+def _under(result: AblationTable, mechanism: str, metric: str) -> tuple[str, str]:
+    """What stands under the name of a mechanism: flips under all metrics, and under the one that is shown."""
+    if mechanism not in result.applicable:
+        return "not applicable", " "
+    if not result.decisions_total:
+        return " ", " "
+    every = len(result.flips(mechanism))
+    if not every or metric not in METRICS:
+        return f"{every} of {result.decisions_total} flip", " "
+    here = flips_of(result, mechanism, metric)[0]
+    return f"{every} of {result.decisions_total} flip", f"{here or 'none'} under {METRIC_WORDS[metric]}"
 
 
 def _slots(
@@ -187,8 +202,8 @@ def _slots(
             taking_part = "some" if backend in backends else "none"
             slots.append(
                 {
-                    "left": left + gap,
-                    "right": left + width - gap,
+                    "left": left if delta is None else left + gap,
+                    "right": left + width if delta is None else left + width - gap,
                     "top": 0.0 if delta is None else axis(delta),
                     "hatch_low": bounds[0] if delta is None else 0.0,
                     "hatch_high": bounds[1] if delta is None else 0.0,
@@ -231,11 +246,3 @@ def _marks(
                 out["x"].append(k - _WIDTH / 2 + (i + 0.5) * width)
                 out["y"].append(end + (0.45 if end >= 0 else -0.45) * margin)
     return out
-
-
-def _words(result: AblationTable, rows: Mapping[tuple[str, str], AblationRow], bounds: tuple[float, float]) -> dict[str, list[Any]]:
-    """Say "not applicable" where no backend of a mechanism has a bar."""
-    empty = [k for k, m in enumerate(ABLATIONS) if not any((r := rows.get((m, b))) and r.delta is not None for b in result.backends)]
-    middle = (bounds[0] + bounds[1]) / 2
-    texts = ["not applicable" if ABLATIONS[k] not in result.applicable else "nothing to read" for k in empty]
-    return {"x": list(empty), "y": [middle] * len(empty), "text": texts}

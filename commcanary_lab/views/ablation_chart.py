@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from commcanary_lab.simulate.backend import ABLATIONS
 from commcanary_lab.trace.model import ImportCoverage
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.ablation_bars import MARK, AblationBars, backend_colors, wants_log
-from commcanary_lab.views.ablation_words import MECHANISM_WORDS, amount, metric_words, signed, unit_of
+from commcanary_lab.views.ablation_words import MECHANISM_WORDS, amount, metric_phrase, metric_words, signed, unit_of
 from commcanary_lab.views.extra import panel
 from commcanary_lab.views.grid import GRID_CSS
 from commcanary_lab.views.markup import coverage_text, html, title_html
@@ -22,7 +23,7 @@ from commcanary_lab.views.theme import paper
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AblationView", "ablation", "ablation_csv", "flips_csv", "metrics_of"]
+__all__ = ["AblationView", "ablation", "ablation_csv", "flips_csv", "metrics_of", "telling_metric"]
 
 
 def ablation(result: AblationTable, *, metric: str = "p99_us", log: bool | None = None, coverage: ImportCoverage | None = None) -> Any:
@@ -57,6 +58,13 @@ def ablation(result: AblationTable, *, metric: str = "p99_us", log: bool | None 
 def metrics_of(result: AblationTable) -> list[str]:
     """Return the metrics that a result has, in its order."""
     return list(dict.fromkeys(r.metric for r in result.rows))
+
+
+def telling_metric(result: AblationTable, default: str = "p99_us") -> str:
+    """Return the metric under which most decisions flip; the default where none does, or as many."""
+    flips = Counter(f.metric for f in result.flipped_decisions)
+    most = max(flips.values(), default=0)
+    return default if flips[default] == most else min(m for m in flips if flips[m] == most)
 
 
 class AblationView:
@@ -112,13 +120,14 @@ class AblationView:
         r = self.result
         covered = coverage_text(self.coverage) if self.coverage is not None else None
         scale = "signed logarithmic axis" if self.log else "linear axis"
-        text = f"{metric_words(self.metric).capitalize()}: without the mechanism minus with it, {scale}"
+        text = f"{metric_phrase(self.metric).capitalize()}: without the mechanism minus with it, {scale}"
         self._title.object = _cl(
             title_html("Change without each mechanism", text, _origin(r), covered, f"cost model {r.model}") + _legend(r)
         )
         self._foot.object = _cl(_reasons(r))
-        words = metric_words(self.metric)
-        self._table_title.object = _cl(title_html("Values", f"{words.capitalize()}; the download has every metric", _origin(r), covered))
+        self._table_title.object = _cl(
+            title_html("Values", f"{metric_phrase(self.metric).capitalize()}; the download has every metric", _origin(r), covered)
+        )
         many = len(r.flipped_decisions)
         total = r.decisions_total * len(r.applicable)
         said = (
@@ -139,7 +148,9 @@ def _origin(result: AblationTable) -> str:
 
 def _legend(result: AblationTable) -> str:
     items = [f'<span><i style="background:{c}"></i>{escape(n)}</span>' for n, c in backend_colors(result.backends).items()]
-    items.append(f'<span><i style="background:{MARK};transform:rotate(45deg) scale(.72);border-radius:0"></i>its rank flips</span>')
+    items.append(
+        f'<span><i style="background:{MARK};transform:rotate(45deg) scale(.72);border-radius:0"></i>takes part in a decision that flips</span>'
+    )
     items.append('<span><i class="sw none"></i>not applicable</span>')
     return f'<div class="lg" style="margin-top:10px">{"".join(items)}</div>'
 

@@ -6,7 +6,7 @@ import math
 
 from commcanary_lab.units import format_us
 
-__all__ = ["MECHANISM_WORDS", "METRIC_WORDS", "amount", "metric_words", "short", "signed", "unit_of"]
+__all__ = ["MECHANISM_WORDS", "METRIC_WORDS", "amount", "metric_phrase", "metric_words", "short", "signed", "unit_of"]
 
 #: What an ablation removes.
 MECHANISM_WORDS = {
@@ -46,6 +46,18 @@ def metric_words(metric: str) -> str:
     ('exposed latency, p99', 'new thing us')
     """
     return METRIC_WORDS.get(metric, metric.replace("_", " "))
+
+
+def metric_phrase(metric: str) -> str:
+    """Return a metric in words that stand in a sentence.
+
+    Examples
+    --------
+    >>> metric_phrase("p99_us"), metric_phrase("communication_hidden_pct")
+    ('exposed latency (p99)', 'hidden share of communication')
+    """
+    name, _, which = metric_words(metric).partition(", ")
+    return f"{name} ({which})" if which else name
 
 
 def unit_of(metric: str) -> str:

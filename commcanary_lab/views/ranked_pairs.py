@@ -11,7 +11,7 @@ from commcanary_lab.simulate.report import Report
 from commcanary_lab.verify.model import Check, Verification
 from commcanary_lab.verify.ranking import METRICS, decisions
 
-__all__ = ["METRIC_WORDS", "RankedPair", "ranked_pairs", "ranking_csv"]
+__all__ = ["METRIC_WORDS", "RankedPair", "ranked_pairs", "ranking_csv", "telling_metric"]
 
 #: Metrics that decide, in the words of the user.
 METRIC_WORDS = {"median_us": "median", "p95_us": "p95", "p99_us": "p99", "mean_us": "mean"}
@@ -113,6 +113,19 @@ def _verified_pairs(v: Verification) -> tuple[RankedPair, ...]:
 def _number(check: Check | None, side: str) -> float | None:
     value = getattr(check, side) if check is not None else None
     return float(value) if isinstance(value, (int, float)) else None
+
+
+def telling_metric(pairs: Sequence[RankedPair], default: str = "p99_us") -> str:
+    """Return the metric under which most decisions differ; the default where none does, or as many.
+
+    Examples
+    --------
+    >>> telling_metric([RankedPair("a", "b", "p99_us", "left", "left"), RankedPair("a", "b", "mean_us", "left", "tie")])
+    'mean_us'
+    """
+    different = {m: sum(p.agrees is False for p in pairs if p.metric == m) for m in METRIC_WORDS}
+    most = max(different.values())
+    return default if different[default] == most else next(m for m, n in different.items() if n == most)
 
 
 def ranking_csv(pairs: Sequence[RankedPair]) -> str:

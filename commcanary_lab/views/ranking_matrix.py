@@ -225,7 +225,7 @@ def order_html(pairs: Sequence[RankedPair], origin: str, coverage: ImportCoverag
     body = []
     for metric, words in METRIC_WORDS.items():
         own = [p for p in pairs if p.metric == metric]
-        cells = [words]
+        cells = [f'<span style="white-space:nowrap">{words}</span>']
         if both:
             alike = sum(p.agrees is True for p in own)
             state = "" if alike == len(own) else ' style="color:var(--e);font-weight:700"'
