@@ -249,4 +249,5 @@ def _rows(ranks: npt.NDArray[np.int64]) -> list[tuple[int, ...]]:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A TOML basic string: control characters and quotes escaped."""
+    return '"' + "".join(f"\\u{ord(c):04x}" if c < " " or c in '\\"\x7f' else c for c in name) + '"'

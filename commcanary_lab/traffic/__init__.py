@@ -10,6 +10,7 @@ from commcanary_lab.traffic.diagnose import Diagnosis, GroupDiagnosis, diagnose
 from commcanary_lab.traffic.difference import TrafficDifference
 from commcanary_lab.traffic.fabric import fabric
 from commcanary_lab.traffic.fabric_verdict import FabricVerdict, OrderVerdict, Utilisation
+from commcanary_lab.traffic.infer import InferredGroups, InferredLayout, infer_layout
 from commcanary_lab.traffic.matrix import CellDifference, TrafficMatrix
 from commcanary_lab.traffic.moe import MoeWhatIf, moe_what_if
 from commcanary_lab.traffic.nodes import NodeMatrix
@@ -27,6 +28,8 @@ __all__ = [
     "Diagnosis",
     "FabricVerdict",
     "GroupDiagnosis",
+    "InferredGroups",
+    "InferredLayout",
     "Layout",
     "Link",
     "Links",
@@ -44,6 +47,7 @@ __all__ = [
     "build_matrix",
     "diagnose",
     "fabric",
+    "infer_layout",
     "moe_what_if",
     "parse_layout",
     "read_layout",

@@ -27,7 +27,7 @@ __all__ = ["MAX_IMBALANCE", "Diagnosis", "GroupDiagnosis", "diagnose"]
 #: Largest over mean column of an exchange above which its routing is called uneven.
 MAX_IMBALANCE = 1.25
 #: Messages of a group that cover this share of its pairs are an exchange; fewer are a pipeline or a halo.
-EXCHANGE_SHARE = 0.5
+EXCHANGE_SHARE = 0.75
 
 _EXCHANGES = frozenset({"all_to_all", ALL_TO_ALL_V})
 _MESSAGES = frozenset({"send", "recv", "point_to_point"})
@@ -148,7 +148,7 @@ def diagnose(
     """Separate a routing problem from a fabric problem.
 
     Routing: inside one group some members receive far more than others (hot experts). It is judged on exchanges only: all-to-alls, and
-    messages that cover at least half of the pairs of a group; rings, trees and pipelines are uneven by nature or even by construction.
+    messages that cover three quarters of the pairs of a group; rings, trees and pipelines are uneven by nature or even by construction.
     Fabric: bytes that change rails between nodes, however even they are, need more spine than there is. Both numbers are always given.
 
     Parameters
