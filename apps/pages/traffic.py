@@ -54,7 +54,7 @@ def build(data: Data, session: Session) -> Built:
     per_node = pmui.Select(
         label="GPUs per node",
         options={"not grouped": 0, **{str(k): k for k in sizes}},
-        value=8 if 8 in sizes and m.n > 8 else 0,
+        value=_chosen_size(session, sizes, 8 if 8 in sizes and m.n > 8 else 0),
         size="small",
         variant="outlined",
         sizing_mode="stretch_width",
@@ -71,6 +71,7 @@ def build(data: Data, session: Session) -> Built:
         view.update(gpus_per_node=event.new or None)
         top.object = head(f"{data.name} · {m.source}", answer(m, event.new or None), _figures(m, event.new or None)).object
         fabric.objects = [_fabric(m, event.new)]
+        session.choose("gpus_per_node", str(event.new))
 
     scale.param.watch(lambda e: view.update(log=e.new), "value")
     per_node.param.watch(regroup, "value")
@@ -83,6 +84,12 @@ def build(data: Data, session: Session) -> Built:
     notes = notes_html(m.notes, ())
     cards = [top, pair, fabric, view.bars_card, *([paper(html(notes))] if notes else [])]
     return Built(cards, [per_node, sidebar_label("Colour scale"), scale])
+
+
+def _chosen_size(session: Session, sizes: list[int], default: int) -> int:
+    """Return the node size in the address where it makes sense for this matrix."""
+    text = session.selection.option("gpus_per_node", "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) in (0, *sizes) else default
 
 
 def _fabric(m: TrafficMatrix, per_node: int) -> Any:
