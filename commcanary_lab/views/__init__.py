@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from commcanary_lab.views.ablation_chart import ablation
     from commcanary_lab.views.baseline_table import methods
+    from commcanary_lab.views.comparison_view import comparison
     from commcanary_lab.views.contrast_panel import contrast
     from commcanary_lab.views.ddmin_scrubber import ddmin
     from commcanary_lab.views.error_bounds import errors
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ablation",
+    "comparison",
     "contrast",
     "ddmin",
     "errors",
@@ -44,6 +46,7 @@ __all__ = [
 #: Where each figure is defined; files and figures have different names, so that neither hides the other.
 _DEFINED_IN = {
     "ablation": "ablation_chart",
+    "comparison": "comparison_view",
     "contrast": "contrast_panel",
     "ddmin": "ddmin_scrubber",
     "errors": "error_bounds",
