@@ -143,7 +143,7 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     log = read_log(paths, ranks=ranks, limits=limits)
     if not log.lines.instances and not log.lines.torn and not log.lines.nccl_lines:
         raise FormatError(
-            "no line of it is one of NCCL's or RCCL's",
+            "; ".join(["no line of it is one of NCCL's or RCCL's", *(w.partition(": ")[2] for w in log.warnings[:1])]),
             file=str(paths[0]),
             remedy="record with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL",
         )

@@ -18,7 +18,6 @@ NO_INIT = "members unknown: no set-up line (NCCL_DEBUG_SUBSYS=INIT,COLL) describ
 PARTLY = "members unknown: the log does not show all ranks of its communicator"
 NO_WORLD = "members unknown: no communicator of the log gives the global ranks"
 CONTRADICTION = "members unknown: the set-up lines of its communicator contradict each other"
-TORN = "process unknown: the line is torn"
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def _of_equal_size(instances: Sequence[Instance], groups: list[list[int]]) -> li
     out = []
     for nranks, handles in by_size.items():
         slots = {instances[i].slot for i in handles}
-        fits = len(slots) == len(handles) <= nranks and not any(instances[i].doubtful for i in handles)
+        fits = len(slots) == len(handles) <= nranks and not any(instances[i].doubt for i in handles)
         out += [sorted(handles)] if fits else [[i] for i in handles]
     return sorted(out)
 
@@ -201,9 +200,9 @@ def _table(
         distinct = len({ranks[i] for i in group}) == len(group) and all(ranks[i] < first.nranks for i in group)
         known = all(ranks[i] >= 0 for i in group)
         reason = None
-        if any(instances[i].doubtful for i in group):
-            reason = TORN
-        elif not known and first.nranks > 1:
+        if (doubt := next((instances[i].doubt for i in group if instances[i].doubt), None)) is not None:
+            reason = doubt
+        elif not known and first.nranks != 1:
             reason = NO_INIT
         elif known and not distinct:
             reason = CONTRADICTION
@@ -258,7 +257,7 @@ def _world(
     """Global rank of each process and device, and the size of the job."""
     usable = [c for c in table if c.instances and c.reason is None]
     size = max((c.nranks for c in usable), default=0)
-    if any(i.nranks > size for i in instances):
+    if any(i.nranks > size for i in instances if i.doubt is None):
         usable = []  # the largest communicator is not described
     # what was split from another communicator is not the whole job
     largest = [c for c in usable if c.nranks == size and all(instances[i].color is None for i in c.instances.values())]
@@ -268,7 +267,7 @@ def _world(
         notes.append("global ranks are those given for the files")
         return slots, size if largest and max(slots.values(), default=0) < size else None
     described = any(i.has_init for i in instances)
-    others = {i.slot for i in instances if i.has_init or not (described or i.doubtful)} - set(slots or {})
+    others = {i.slot for i in instances if i.has_init or not (described or i.doubt)} - set(slots or {})
     if slots is None or not largest or others:
         return {}, None
     shown = "all" if len(slots) == size else f"{len(slots)}"

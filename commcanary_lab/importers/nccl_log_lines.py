@@ -36,6 +36,9 @@ from commcanary_lab.importers.nccl_log_patterns import (
 
 __all__ = ["LogReader"]
 
+TORN = "process unknown: the line is torn"
+OTHER_SIZE = "members unknown: the number of ranks is not that of the set-up line"
+
 
 class _Origin(NamedTuple):
     """Where a line without a certain process may come from."""
@@ -203,9 +206,20 @@ class LogReader:
         pointer, nranks = comm_of(comm)
         code = self._live.get((process, pointer))
         if code is None or self.instances[code].nranks != nranks:
+            if code is not None and self.instances[code].has_init:
+                return self._odd(process, pointer, nranks, file)
             code = self._new(Instance(process, pointer, nranks, file, device=device))
         if stated is not None:
             self.instances[code].stated_ranks.add(int(stated))
+        return code
+
+    def _odd(self, process: Process, pointer: str, nranks: int, file: int) -> int:
+        """The handle of operations that contradict the set-up line of their communicator: digits of the line may be torn."""
+        scope = (process, f"{pointer} of {nranks}")
+        code = self._live.get(scope)
+        if code is None:
+            code = self._live[scope] = len(self.instances)
+            self.instances.append(Instance(process, pointer, nranks, file, doubt=OTHER_SIZE))
         return code
 
     def _new(self, instance: Instance) -> int:
@@ -233,6 +247,8 @@ class LogReader:
     def _operations(self, line: bytes, file: int, number: int) -> None:
         """Operations behind launcher tags, and torn lines."""
         found, cut = complete(line)
+        if not found and not cut:
+            return
         torn = cut > 0 or len(found) > 1
         prefixes = list((GLUED if torn else PREFIX).finditer(line, 0, len(line) if torn else found[0].start()))
         prefixes = [p for p in prefixes if not is_clock(*p.group(1, 2, 3))]
@@ -298,7 +314,8 @@ class LogReader:
         if code is None or self.instances[code].nranks != doubt.nranks:
             code = self._new(Instance(nobody, doubt.pointer, doubt.nranks, doubt.file, device=doubt.device))
         if self._has_processes[doubt.file]:  # other lines of the file have a process: this one is torn
-            self.instances[code].doubtful = not self.instances[code].has_init
+            if not self.instances[code].has_init:
+                self.instances[code].doubt = TORN
             perhaps = f"; perhaps {doubt.broken[-1][0].label}, whose line broke off before" if doubt.broken else ""
             self.guessed.append(f"{where}: no host:pid:tid: the process is unknown{perhaps}")
         return code

@@ -52,6 +52,8 @@ class Instance:
         What it was split from, with `color`, `key` and `ordinal` (the parent's count of splits).
     has_init : bool
         A set-up line describes it.
+    doubt : str, optional
+        Why its operations cannot be attributed: a torn line, or a contradiction.
     links : dict
         Ring links that this rank states: channel -> {rank: next rank}.
     """
@@ -69,7 +71,7 @@ class Instance:
     ordinal: int | None = None
     has_init: bool = False
     complete: bool = False
-    doubtful: bool = False
+    doubt: str | None = None
     children: int = 0
     stated_ranks: set[int] = field(default_factory=set)
     links: dict[int, dict[int, int]] = field(default_factory=dict)

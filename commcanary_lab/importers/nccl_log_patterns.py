@@ -98,7 +98,7 @@ def complete(line: bytes) -> tuple[list[re.Match[bytes]], int]:
             start -= 1
         m = _COLL.match(line, start)
         if m is None:
-            cut += start < at
+            cut += start < at or b" sendbuff " in line[at : at + 40]
             at = line.find(MARK, at + 1)
         else:
             found.append(m)

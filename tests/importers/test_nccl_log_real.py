@@ -104,7 +104,8 @@ def test_index_before_the_operation() -> None:
 
 def test_tensor_parallel_pair_that_was_cut() -> None:
     assert events(trace("torchtitan1369_tp2.log")) == [
-        ("all_gather", 16777216, 1), ("reduce_scatter", 16777216, 2), ("all_gather", 16777216, 2), ("all_reduce", 4, 1), ("all_reduce", 4, 1),
+        ("all_gather", 16777216, 1), ("reduce_scatter", 16777216, 2), ("all_gather", 16777216, 2),
+        ("all_reduce", 4, 1), ("all_reduce", 4, 1),
     ]  # fmt: skip
     per_rank = build_matrix(trace("torchtitan1369_tp2.log")).by("op")["reduce_scatter"].links()
     assert {x.size_bytes for x in per_rank} == {8388608.0}
