@@ -176,7 +176,7 @@ def _figures(data: Data, result: AblationTable | None, metric: str) -> list[Figu
     events = Figure("Events", f"{len(data.trace):,}", f"{data.trace.origin} trace, simulated")
     backends = len(data.protocol.chosen)
     pairs = backends * (backends - 1) // 2
-    chosen = Figure("Backends", f"{backends:,}", f"{pairs:,} pairs x 4 metrics: {4 * pairs:,} decisions")
+    chosen = Figure("Backends", f"{backends:,}", f"{pairs:,} pair{'s' * (pairs != 1)} x 4 metrics: {4 * pairs:,} decisions")
     if result is None:
         return [events, chosen, Figure("Decisions that flip", "unknown", "nothing simulated")]
     worst, origin = _largest(result, metric), data.protocol.origin

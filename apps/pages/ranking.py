@@ -229,7 +229,8 @@ def _best(pairs: Sequence[RankedPair], metric: str) -> tuple[str, str, float | N
 
 def _figures(data: Data, pairs: Sequence[RankedPair], metric: str) -> list[Figure]:
     origin, chosen = data.protocol.origin, len(data.protocol.chosen)
-    backends = Figure("Backends", f"{chosen:,}", f"{chosen * (chosen - 1) // 2:,} pairs x {len(METRIC_WORDS)} metrics")
+    count = chosen * (chosen - 1) // 2
+    backends = Figure("Backends", f"{chosen:,}", f"{count:,} pair{'s' * (count != 1)} x {len(METRIC_WORDS)} metrics")
     if not pairs:
         return [backends, Figure("Events", f"{len(data.trace):,}", f"{data.trace.origin} trace")]
     out = []

@@ -121,18 +121,13 @@ class AblationView:
         covered = coverage_text(self.coverage) if self.coverage is not None else None
         scale = "signed logarithmic axis" if self.log else "linear axis"
         text = f"{metric_phrase(self.metric).capitalize()}: without the mechanism minus with it, {scale}"
-        self._title.object = _cl(
-            title_html("Change without each mechanism", text, _origin(r), covered, f"cost model {r.model}") + _legend(r)
-        )
+        title = title_html("Change without each mechanism", text, _origin(r), covered, f"cost model {r.model}")
+        self._title.object = _cl(title + _legend(r))
         self._foot.object = _cl(_reasons(r))
-        self._table_title.object = _cl(
-            title_html("Values", f"{metric_phrase(self.metric).capitalize()}; the download has every metric", _origin(r), covered)
-        )
-        many = len(r.flipped_decisions)
-        total = r.decisions_total * len(r.applicable)
-        said = (
-            f"{many:,} of {total:,} decisions (pair x metric x mechanism) rest on one mechanism" if total else "One backend ranks nothing"
-        )
+        text = f"{metric_phrase(self.metric).capitalize()}; the download has every metric"
+        self._table_title.object = _cl(title_html("Values", text, _origin(r), covered))
+        many, total = len(r.flipped_decisions), r.decisions_total * len(r.applicable)
+        said = f"{many:,} of {total:,} decisions (pair x metric x mechanism) flip" if total else "One backend ranks nothing"
         self._flips_title.object = _cl(title_html("Decisions that flip", said, _origin(r), covered))
 
 
@@ -148,9 +143,8 @@ def _origin(result: AblationTable) -> str:
 
 def _legend(result: AblationTable) -> str:
     items = [f'<span><i style="background:{c}"></i>{escape(n)}</span>' for n, c in backend_colors(result.backends).items()]
-    items.append(
-        f'<span><i style="background:{MARK};transform:rotate(45deg) scale(.72);border-radius:0"></i>takes part in a decision that flips</span>'
-    )
+    diamond = f"background:{MARK};transform:rotate(45deg) scale(.72);border-radius:0"
+    items.append(f'<span><i style="{diamond}"></i>takes part in a decision that flips</span>')
     items.append('<span><i class="sw none"></i>not applicable</span>')
     return f'<div class="lg" style="margin-top:10px">{"".join(items)}</div>'
 

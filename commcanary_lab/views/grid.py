@@ -29,7 +29,6 @@ GRID_CSS = """
 .cl table.grid td.pass { background: color-mix(in srgb, #2f9e62 17%, transparent); color: color-mix(in srgb, #2f9e62 72%, var(--t)); }
 .cl table.grid td.fail { background: color-mix(in srgb, var(--e) 14%, transparent); color: var(--e); font-weight: 700; }
 .cl .sw.pass { background: color-mix(in srgb, #2f9e62 45%, transparent); } .cl .sw.fail { background: var(--e); }
-.cl .scroll { min-width: 0; }
 .cl .tip { display: none; position: absolute; z-index: 20; left: 50%; top: calc(100% + 4px); transform: translateX(-50%);
   background: var(--p); color: var(--t); border: 1px solid var(--d); border-radius: 8px; padding: 8px 12px; text-align: left;
   box-shadow: 0 4px 18px rgba(0, 0, 0, .18); font-weight: 400; font-size: 12.5px; line-height: 1.5; pointer-events: none;

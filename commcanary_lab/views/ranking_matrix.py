@@ -154,7 +154,8 @@ def _matrix(pairs: Sequence[RankedPair], side: str, top: float) -> str:
             pair = by_pair.get((row, column)) or by_pair.get((column, row))
             cells.append('<td class="none"></td>' if pair is None else _cell(pair, row, side, top, opening(at, len(names))))
         body.append(f'<tr><th scope="row">{breakable(row)}</th>{"".join(cells)}</tr>')
-    return f'<div class="scroll"><table class="grid"><thead><tr><td></td>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    width = f"max-width:{120 + 110 * len(names)}px;min-width:{90 + 56 * len(names)}px"
+    return f'<table class="grid" style="{width}"><thead><tr><td></td>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
 
 
 def _cell(pair: RankedPair, row: str, side: str, top: float, classes: str) -> str:

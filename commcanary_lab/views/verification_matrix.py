@@ -136,7 +136,7 @@ def _matrix_html(v: Verification, coverage: ImportCoverage | None) -> str:
 
 
 _LEGEND = (
-    '<div class="lg" style="margin:10px 0 4px"><span><i class="sw pass"></i>passes</span><span><i class="sw fail"></i>fails</span>'
+    '<div class="lg" style="margin:10px 0 4px"><span><i class="sw pass"></i>all comparisons pass</span><span><i class="sw fail"></i>so many of them fail</span>'
     '<span><i class="sw none"></i>not applicable</span></div>'
 )
 _WIDTHS = "<style>.cl table.checks td:first-child, .cl table.checks tbody th { width: 190px } .cl table.checks td { height: 28px }</style>"
