@@ -59,6 +59,8 @@ class PageSpec:
         Makes the page from what `gather` returned; runs in the session.
     quick : bool
         True if `gather` takes no time for small artifacts.
+    follows : tuple of str
+        Kinds of artifacts that the page lists: it is made again when one of them appears, changes or goes.
     """
 
     name: str
@@ -67,6 +69,7 @@ class PageSpec:
     gather: Callable[[Workspace, Selection], Any]
     build: Callable[[Any, Session], Built]
     quick: bool = True
+    follows: tuple[str, ...] = ()
 
 
 def stack(cards: Sequence[Any], **params: Any) -> Any:

@@ -75,7 +75,10 @@ class Session(param.Parameterized):
             location.search = search
 
     def open(self, name: str) -> None:
-        """Open an artifact; a trace brings the canary that its name says was compiled from it, and the other way round."""
+        """Open an artifact; a trace brings the canary that its name says was compiled from it, and the other way round.
+
+        Documents open on the page that shows them: reports and comparisons in Review, ledgers in Minimise.
+        """
         kind = self.workspace.get(name).kind
         if kind == "trace":
             self.param.update(trace=name, canary=best_canary(name, [a.name for a in self.workspace.list("canary")]))
@@ -83,6 +86,15 @@ class Session(param.Parameterized):
             stem = name.split(".")[0]
             source = next((a.name for a in self.workspace.list("trace") if a.name.split(".")[0] == stem), self.trace)
             self.param.update(canary=name, trace=source)
+        elif kind == "report":
+            kept = {k: v for k, v in self.options.items() if k not in ("compare", "comparison")}
+            if kept.get("baseline") == (name,):
+                del kept["baseline"]
+            self.param.update(options={**kept, "candidate": (name,)}, page="review")
+        elif kind == "comparison":
+            self.param.update(options={**self.options, "comparison": (name,)}, page="review")
+        elif kind == "ledger":
+            self.param.update(options={**self.options, "ledger": (name,)}, page="minimise")
 
     def changed(self) -> None:
         """Say that the workspace has changed."""

@@ -89,9 +89,11 @@ class Shell:
         )
         self.canary = pmui.Select(label="Canary", options=[], sizing_mode="stretch_width", margin=0, size="small", variant="outlined")
         self.controls = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.content = pn.Column(sizing_mode="stretch_width", margin=0)
+        # Panel's limit, the height of the window, would cut the cards that are taller
+        tall = {"sizing_mode": "stretch_width", "margin": 0, "styles": {"max-height": "none"}}
+        self.content = pn.Column(**tall)
         self._skeleton = skeletons()
-        self.body = pn.Column(self._skeleton, self.content, sizing_mode="stretch_width", margin=0)
+        self.body = pn.Column(self._skeleton, self.content, **tall)
         self._list()
         side = pn.Column(
             sidebar_label("Open", section=True, margin=(4, 0, 12, 0)),
@@ -183,7 +185,7 @@ class Shell:
         artifacts = self.session.workspace.list()
         if artifacts == self._listed:
             return
-        before, now = self._open_artifacts(self._listed), self._open_artifacts(artifacts)
+        before, now = self._shown_artifacts(self._listed), self._shown_artifacts(artifacts)
         canaries = [a.name for a in artifacts if a.kind == "canary"]
         trace = self.session.trace or first_trace([a for a in artifacts if a.kind == "trace"])
         self.session.param.update(trace=trace, canary=self.session.canary or best_canary(trace, canaries))
@@ -195,6 +197,11 @@ class Shell:
 
     def _open_artifacts(self, artifacts: list[Artifact] | None) -> list[Artifact]:
         return [a for a in artifacts or [] if a.name in (self.session.trace, self.session.canary)]
+
+    def _shown_artifacts(self, artifacts: list[Artifact] | None) -> list[Artifact]:
+        """What the page in view rests on."""
+        follows = self.pages[self._index()].follows
+        return [a for a in artifacts or [] if a.kind in follows] + self._open_artifacts(artifacts)
 
     # -- the page -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import panel_material_ui as pmui
@@ -13,6 +15,7 @@ from commcanary_lab.views.markup import html, message, title_html
 from commcanary_lab.views.tables import TableColumn, table
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact
+from commcanary_lab.workspace.artifact import KINDS
 from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, safe_name
 
 from .session import Session
@@ -20,7 +23,7 @@ from .session import Session
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["WorkspacePanel"]
+__all__ = ["WorkspacePanel", "counted"]
 
 _DROP_SX = {
     "height": "92px",
@@ -62,9 +65,7 @@ class WorkspacePanel:
         frame = self._frame()
         if not frame.equals(self._table.value):
             self._table.value = frame
-        kinds = {k: sum(a.kind == k for a in self._artifacts) for k in ("trace", "canary", "other")}
-        text = f"{kinds['trace']} trace{'s' * (kinds['trace'] != 1)}, {kinds['canary']} canar{'ies' if kinds['canary'] != 1 else 'y'}"
-        text += f", {kinds['other']} not recognised" if kinds["other"] else ""
+        text = counted([a.kind for a in self._artifacts])
         title = title_html("Workspace", f"{self.session.workspace.path}: {text}. A click opens an artifact.")
         self._title.object = f'<div class="cl">{title}</div>'
 
@@ -131,3 +132,23 @@ class WorkspacePanel:
         """One pane whose text changes: exchanging children while the browser still builds the last ones can lose the new ones."""
         self._outcome.object = f'<div class="cl">{content}</div>'
         self._outcome.visible = bool(content)
+
+
+def counted(kinds: Sequence[str]) -> str:
+    """Return how many artifacts of each kind there are; traces and canaries are named even where there are none.
+
+    Examples
+    --------
+    >>> counted(["trace", "report", "report", "other"])
+    '1 trace, 0 canaries, 2 reports, 1 not recognised'
+    """
+    counts = Counter(kinds)
+    parts = []
+    for kind in KINDS:
+        n = counts[kind]
+        if kind == "other":
+            parts += [f"{n:,} not recognised"] if n else []
+        elif n or kind in ("trace", "canary"):
+            many = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+            parts.append(f"{n:,} {kind if n == 1 else many}")
+    return ", ".join(parts)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build the sample workspace that `make demo` serves: the bundled traces, and canaries compiled from them.
+"""Build the sample workspace that `make demo` serves: the bundled traces, canaries compiled from them, and two reports to compare.
 
     python data/make_workspace.py DIR
 
@@ -15,14 +15,21 @@ import sys
 from pathlib import Path
 
 from commcanary_lab.canary.compile import compile_trace
-from commcanary_lab.canonical import write_atomic
+from commcanary_lab.canonical import canonical_bytes, write_atomic
 from commcanary_lab.errors import LabError
+from commcanary_lab.simulate.backend import Backend
+from commcanary_lab.simulate.prepare import prepare
+from commcanary_lab.simulate.report import simulate_prepared
 from commcanary_lab.trace.json_v1 import read_json
 
 SAMPLES = Path(__file__).resolve().parent / "samples"
 
 #: Samples that are compiled, each with the record limits of its bounded canaries.
 COMPILED = {"adversarial.json": (4,), "gloo4.json": (2,), "tp8_decode.json": (4,)}
+
+#: A trace and the configurations that it is simulated on: what runs today, and a rollout with slower links to review.
+REPORTED = "tp8_decode.json"
+BACKENDS = (Backend("baseline"), Backend("slower_links", bandwidth_gbps=45.0))
 
 
 def put(path: Path, data: bytes) -> bool:
@@ -59,6 +66,19 @@ def compile_samples(target: Path) -> int:
     return written
 
 
+def report_samples(target: Path) -> int:
+    """Simulate the reports; returns the number of files written."""
+    if not (SAMPLES / REPORTED).is_file():
+        return 0
+    prepared = prepare(read_json(SAMPLES / REPORTED))
+    written = 0
+    for backend in BACKENDS:
+        document = simulate_prepared(prepared, backend).to_json(samples=True)
+        document["source"] = {"trace": REPORTED}
+        written += put(target / f"{REPORTED.split('.')[0]}.{backend.label}.report.json", canonical_bytes(document) + b"\n")
+    return written
+
+
 def main() -> int:
     """Build the workspace named on the command line."""
     parser = argparse.ArgumentParser(description="Build the sample workspace.")
@@ -66,7 +86,7 @@ def main() -> int:
     target: Path = parser.parse_args().directory
     try:
         target.mkdir(parents=True, exist_ok=True)
-        written = copy_samples(target) + compile_samples(target)
+        written = copy_samples(target) + compile_samples(target) + report_samples(target)
     except (LabError, OSError, shutil.Error) as e:
         print(f"error: {e}", file=sys.stderr)
         return 3
