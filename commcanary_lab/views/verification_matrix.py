@@ -132,7 +132,14 @@ def _matrix_html(v: Verification, coverage: ImportCoverage | None) -> str:
     rest = len(shown) - MAX_ROWS
     more = f'<p class="muted" style="margin-top:6px">{rest:,} more rows, all of them in the table below.</p>' if rest > 0 else ""
     grid = f'<table class="grid checks"><thead><tr><td></td>{names}</tr></thead><tbody>{body}</tbody></table>'
-    return f"{head}{_LEGEND}{_WIDTHS = "<style>.cl table.checks td:first-child, .cl table.checks tbody th { width: 190px } .cl table.checks td { height: 28px }</style>"
+    return f"{head}{_LEGEND}{_WIDTHS}{grid}{more}"
+
+
+_LEGEND = (
+    '<div class="lg" style="margin:10px 0 4px"><span><i class="sw pass"></i>all comparisons pass</span>'
+    '<span><i class="sw fail"></i>so many of them fail</span><span><i class="sw none"></i>not applicable</span></div>'
+)
+_WIDTHS = "<style>.cl table.checks td:first-child, .cl table.checks tbody th { width: 190px } .cl table.checks td { height: 28px }</style>"
 
 
 def _row(row: CheckRow, columns: Sequence[str]) -> str:
