@@ -73,7 +73,7 @@ class Deferred:
         self._job: Job | None = None
         self._progress = Progress()
         self._timer: Any = None
-        self._start = pmui.Button(label=button, variant="contained", disable_elevation=True, margin=(0, 0, 40, 0), align="center")
+        self._start = pmui.Button(label=button, variant="contained", disable_elevation=True, margin=(-28, 0, 40, 0), align="center")
         self._stop = pmui.Button(label="Cancel", variant="text", margin=0, size="small")
         self._start.on_click(lambda _: self.start())
         self._stop.on_click(lambda _: self.cancel())

@@ -13,7 +13,7 @@ from commcanary_lab.trace.measure import canonical_size
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.units import format_bytes
 from commcanary_lab.views.baseline_table import methods
-from commcanary_lab.views.contrast_panel import ContrastPanel, kept_download
+from commcanary_lab.views.contrast_panel import contrast
 from commcanary_lab.views.ddmin_scrubber import DdminScrubber
 from commcanary_lab.views.import_coverage import notes_html
 from commcanary_lab.views.markup import Figure, coverage_text, html, message, percent
@@ -170,9 +170,7 @@ class _Tabs:
             part[:] = [getattr(self, f"_{name}")()]
 
     def _contrast(self) -> Any:
-        view = ContrastPanel(self.both.contrast).view
-        row = pn.Row(pn.HSpacer(), kept_download(self.both.contrast), sizing_mode="stretch_width", margin=0)
-        return pn.Column(row, view, sizing_mode="stretch_width", margin=0, styles={"gap": "8px"})
+        return contrast(self.both.contrast)
 
     def _ddmin(self) -> Any:
         text = self.session.selection.option("step", "")
@@ -254,7 +252,7 @@ def _figures(both: Comparison, origin: str) -> list[Figure]:
         ),
     ]
     if s.canary is not None:
-        share = f"of {format_bytes(size)}, canonical JSON; {s.canary.records:,} records"
+        share = f"of {format_bytes(size)}, canonical JSON"
         out.append(Figure("Search keeps all in", format_bytes(s.canary.size_bytes), share))
     lost_words = f"{kept:,} of {total:,} tail events lost, {origin}"
     out.append(Figure("Search, worst check", _multiple(c.b.worst_error), lost_words))

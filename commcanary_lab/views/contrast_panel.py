@@ -22,7 +22,7 @@ from commcanary_lab.views.status_chips import chip_row
 from commcanary_lab.views.tables import download
 from commcanary_lab.views.theme import THEME_CONFIG, fill, paper
 
-__all__ = ["ContrastPanel", "contrast", "kept_download"]
+__all__ = ["ContrastPanel", "contrast"]
 
 _GAP = 16
 _SIDE_CSS = """
@@ -66,7 +66,7 @@ class ContrastPanel:
             size="small",
             variant="outlined",
             width=200,
-            margin=0,
+            margin=(0, 0, 12, 0),
             theme_config=THEME_CONFIG,
         )
         self._lost_title = html("")
@@ -124,17 +124,11 @@ class ContrastPanel:
         return paper(html(title), pn.Row(*parts, sizing_mode="stretch_width", margin=0))
 
     def _lost_card(self) -> Any:
-        head = panel().Row(
-            self._lost_title, download(lambda: lost_csv(self.result), "lost_tail_events.csv"), sizing_mode="stretch_width", margin=0
-        )
-        return paper(head, self._lost)
-
-
-def kept_download(result: Contrast) -> Any:
-    """Return a button that downloads the events that each result kept."""
-    button = download(result.kept_csv, "kept_events.csv", "Kept events (CSV)")
-    button.param.update(width=150, margin=0)
-    return button
+        lost = download(lambda: lost_csv(self.result), "lost_tail_events.csv", "Lost events")
+        kept = download(self.result.kept_csv, "kept_events.csv", "Kept events")
+        for button in (lost, kept):
+            button.width = 122
+        return paper(panel().Row(self._lost_title, kept, lost, sizing_mode="stretch_width", margin=0), self._lost)
 
 
 def side_card(result: Contrast, side: Side) -> Any:
@@ -147,13 +141,14 @@ def side_card(result: Contrast, side: Side) -> Any:
     figures = [
         KeyFigure("Events", f"{canary.event_count:,}", f"of {len(result.source):,}"),
         KeyFigure("Bytes", format_bytes(canary.size_bytes), f"of {format_bytes(source_bytes)}"),
-        KeyFigure("Tail lost", percent(lost / result.tail_total) if result.tail_total else "none", f"recall at least {recall}"),
+        KeyFigure("Tail lost", percent(lost / result.tail_total) if result.tail_total else "none", f"recall {recall}"),
         KeyFigure(
-            "Worst check", error_text(side.worst_error).replace("\u00a0", " "), f"{len(check.failures):,} of {len(check.checks):,} fail"
+            "Worst check",
+            error_text(side.worst_error).replace("\u00a0", " ").removesuffix(" tolerance"),
+            f"{len(check.failures):,} of {len(check.checks):,} fail",
         ),
     ]
     reason = f"Claim: {check.claim}. {check.claim_reason[:1].upper()}{check.claim_reason[1:]}."
     body = f"{title_html(side.label, sizes, 'model', check.claim)}{key_figures(figures)}{chip_row(check)}"
     note = f'<p class="muted" style="font-size:12.5px;margin:8px 0 6px;overflow-wrap:anywhere">{escape(reason)}</p>'
     return paper(html(body + note + program_html(canary), stylesheets=[TREE_CSS, _SIDE_CSS]))
-

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from commcanary_lab.minimize.ddmin import Reduction, Step
+from commcanary_lab.verify.model import Tolerances
 from commcanary_lab.views.extra import material, panel
 from commcanary_lab.views.latency_curves import LEFT
 from commcanary_lab.views.markup import coverage_text, html, percent, title_html
-from commcanary_lab.views.plot_frame import frame, guide, pane
+from commcanary_lab.views.plot_frame import error_height, frame, guide, pane
 from commcanary_lab.views.tables import download
 from commcanary_lab.views.theme import NEUTRAL, THEME_CONFIG, paper
 
@@ -20,13 +21,15 @@ __all__ = ["DdminScrubber", "ddmin", "decision_table", "kept_share", "step_text"
 
 #: Places of the strip that shows where the tested events are in the source.
 _PLACES = 400
-#: Errors in percent above this are drawn at the top.
-_TOP_PERCENT = 1e6
+#: Relative tolerance of behaviour verification; the axis of errors is about linear below it and logarithmic above.
+_TOLERANCE_PERCENT = 100 * Tolerances().relative
+_PERCENT = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000)
 
 _P50, _P99, _TAIL = "#4477aa", "#b0478f", "#2f9e62"
 
 _CSS = """
-.cl table.held { width: auto; font-size: 12.5px; } .cl table.held td, .cl table.held th { padding: 3px 12px 3px 0; }
+.cl table.held { width: auto; font-size: 12.5px; } .cl table.held td, .cl table.held th { padding: 3px 12px 3px 0; white-space: nowrap; }
+.cl table.held td.y, .cl table.held td.n { text-align: center; }
 .cl table.held td.y { color: color-mix(in srgb, #2f9e62 80%, var(--t)); } .cl table.held td.n { color: var(--e); font-weight: 700; }
 """
 
@@ -124,8 +127,8 @@ class DdminScrubber:
     def _layout(self) -> Any:
         r = self.result
         pn = panel()
-        subtitle = f"{r.oracle_calls:,} oracle calls of at most {r.budget:,}, {r.oracle_evaluations:,} simulated; {stop_text(r)}"
-        title = title_html("ddmin, step by step", subtitle, "model", coverage_text(r.source.coverage), f"cost model {r.model}")
+        subtitle = f"{r.oracle_calls:,} oracle calls of at most {r.protocol.budget:,}, {r.oracle_evaluations:,} simulated; {stop_text(r)}"
+        title = title_html("ddmin, step by step", subtitle, "model", coverage_text(r.source.coverage), f"cost model {r.protocol.model}")
         head = pn.Row(html(title), download(lambda: ledger_csv(r), "ddmin_steps.csv"), sizing_mode="stretch_width", margin=0)
         control = pn.Row(self._before, self._after, sizing_mode="stretch_width", margin=(4, 0, 8, 0))
         words = pn.Column(self.text, control, self._decisions, margin=(0, 0, 0, 20), styles={"flex": "2 1 0px", "min-width": "330px"})
@@ -147,7 +150,7 @@ class DdminScrubber:
         return f
 
     def _size_figure(self) -> Any:
-        from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter
+        from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, NumeralTickFormatter
 
         n = len(self.result.source)
         f = self._figure(170, y_axis_type="log" if n > 20 else "linear")
@@ -169,31 +172,42 @@ class DdminScrubber:
             name = "accepted" if accepted else "rejected"
             f.add_tools(HoverTool(renderers=[dots], tooltips=[("step", "@x"), (name, "@words"), ("decisions held", "@held")]))
         f.yaxis.axis_label = "events"
+        if n > 20:
+            f.yaxis.ticker = FixedTicker(ticks=[m * 10**k for k in range(9) for m in (1, 2, 5) if m * 10**k <= 2 * n][-8:])
         f.yaxis.formatter = NumeralTickFormatter(format="0,0")
         f.xaxis.major_label_text_font_size = "0px"
         return f
 
     def _error_figure(self) -> Any:
-        from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter, Range1d
+        from bokeh.models import ColumnDataSource, CustomJSTickFormatter, FixedTicker, HoverTool, Range1d
 
         steps = self.result.steps
         series = {
-            "p50 off by": (_P50, [100 * s.p50_error for s in steps]),
-            "p99 off by": (_P99, [100 * s.p99_error for s in steps]),
-            "p99 tail lost": (_TAIL, [100 * (1 - s.tail_recall) if s.accepted else np.nan for s in steps]),
+            "p50 off by": (_P50, [s.p50_error for s in steps]),
+            "p99 off by": (_P99, [s.p99_error for s in steps]),
+            "p99 tail lost": (_TAIL, [1 - s.tail_recall if s.accepted else np.nan for s in steps]),
         }
-        known = [v for _, values in series.values() for v in values if np.isfinite(v)]
-        top = min(max([*known, 20.0]) * 1.12, _TOP_PERCENT)
-        f = self._figure(190, y_range=Range1d(-0.03 * top, top))
-        guide(f, "width", 10.0, "tolerance, 10 %")
+        top = max([v for _, values in series.values() for v in values if np.isfinite(v)] + [1.0])
+        ticks = {t: f"{p:,g} %" for t, p in ((error_height(p / _TOLERANCE_PERCENT), p) for p in _PERCENT) if p <= 125 * top}
+        f = self._figure(190, y_range=Range1d(-0.06, error_height(100 * top / _TOLERANCE_PERCENT) * 1.08))
+        guide(f, "width", error_height(1.0))
         for name, (color, values) in series.items():
-            keep = [i for i, v in enumerate(values) if np.isfinite(v)]
-            rows = ColumnDataSource({"x": keep, "y": [min(values[i], top) for i in keep], "words": [f"{values[i]:,.3g} %" for i in keep]})
-            f.line(x="x", y="y", source=rows, line_color=color, line_width=1.2, line_alpha=0.6)
-            dots = f.scatter(x="x", y="y", source=rows, size=6, color=color)
+            heights = [error_height(100 * v / _TOLERANCE_PERCENT) if np.isfinite(v) else np.nan for v in values]
+            # what the smallest accepted subset so far had become: it lasts until the next accepted one
+            reached = [*self.accepted, len(steps) - 1]
+            f.step(x=reached, y=[heights[i] for i in [*self.accepted, self.accepted[-1]]], mode="after", line_color=color, line_width=2)
+            keep = [i for i, h in enumerate(heights) if np.isfinite(h)]
+            alpha = [1.0 if steps[i].accepted else 0.25 for i in keep]
+            words = [f"{100 * values[i]:,.3g} %" for i in keep]
+            rows = ColumnDataSource({"x": keep, "y": [heights[i] for i in keep], "alpha": alpha, "words": words})
+            dots = f.scatter(x="x", y="y", source=rows, size=6, color=color, alpha="alpha")
             f.add_tools(HoverTool(renderers=[dots], tooltips=[("step", "@x"), (name, "@words")]))
-        f.yaxis.axis_label = "behaviour (%)"
-        f.yaxis.formatter = NumeralTickFormatter(format="0,0")
+        f.yaxis.axis_label = "behaviour"
+        f.yaxis.ticker = FixedTicker(ticks=list(ticks))
+        f.yaxis.formatter = CustomJSTickFormatter(
+            args={"at": list(ticks), "labels": list(ticks.values())},
+            code="const i = at.findIndex((x) => Math.abs(x - tick) < 1e-9); return i < 0 ? '' : labels[i]",
+        )
         f.xaxis.axis_label = "oracle calls"
         return f
 
@@ -210,17 +224,9 @@ class DdminScrubber:
 
 
 def _legend() -> str:
-    items = [
-        (LEFT, "events, smallest accepted so far"),
-        (_P50, "p50 off by"),
-        (_P99, "p99 off by"),
-        (_TAIL, "share of the p99 tail lost (accepted steps)"),
-    ]
-    return (
-        '<div class="lg" style="margin:8px 0 2px">'
-        + "".join(f'<span><i style="background:{c}"></i>{t}</span>' for c, t in items)
-        + "</div>"
-    )
+    items = [(LEFT, "events kept so far"), (_P50, "p50 off by"), (_P99, "p99 off by"), (_TAIL, "p99 tail lost")]
+    colors = "".join(f'<span><i style="background:{c}"></i>{t}</span>' for c, t in items)
+    return f'<div class="lg" style="margin:8px 0 2px">{colors}<span>hollow and pale: rejected tests; dashed: tolerance</span></div>'
 
 
 def kept_share(step: Step, events: int) -> tuple[list[float], list[float], list[float]]:
@@ -239,7 +245,10 @@ def kept_share(step: Step, events: int) -> tuple[list[float], list[float], list[
     room = np.maximum(1, np.histogram(np.arange(events) + 0.5, edges)[0])
     some = np.flatnonzero(counts)
     share = np.maximum(0.25, counts[some] / room[some])
-    return edges[some].tolist(), edges[some + 1].tolist(), share.tolist()
+    # neighbours of the same share are one piece: seams between them would be seen
+    first = np.flatnonzero(np.append(True, (np.diff(some) != 1) | (np.diff(share) != 0))) if len(some) else some
+    last = np.append(first[1:], len(some)) - 1
+    return edges[some[first]].tolist(), edges[some[last] + 1].tolist(), share[first].tolist()
 
 
 def step_text(result: Reduction, number: int) -> str:
@@ -289,7 +298,7 @@ def decision_table(result: Reduction, step: Step) -> str:
     names = "".join(f"<th>{escape(m.removesuffix('_us'))}</th>" for m in metrics)
     rows = []
     for pair, row in pairs.items():
-        cells = "".join(f'<td class="{"y" if row[m] else "n"}">{"✓ held" if row[m] else "✕ flips"}</td>' for m in metrics)
+        cells = "".join(f'<td class="{"y" if row[m] else "n"}">{"✓" if row[m] else "✕ flips"}</td>' for m in metrics)
         rows.append(f"<tr><td>{escape(pair)}</td>{cells}</tr>")
     return f'<table class="held"><thead><tr><th>Ranking of</th>{names}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 

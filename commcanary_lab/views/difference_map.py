@@ -71,7 +71,7 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
     labels = difference.ranks[::width].tolist()
     f = frame(
         _SIDE + 46,
-        width=_SIDE + 150,
+        width=_SIDE + 190,
         sizing_mode="fixed",
         frame_width=_SIDE,
         frame_height=_SIDE,
@@ -79,7 +79,9 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
         y_range=Range1d(max(edge, 0.5), -0.5),
         tools="",
     )
-    f.outline_line_color, f.outline_line_alpha = NEUTRAL, 0.5
+    f.rect(x=edge / 2 - 0.25, y=edge / 2 - 0.25, width=k, height=k, line_color=NEUTRAL, line_alpha=0.6, fill_color=NEUTRAL, fill_alpha=0.06)
+    if difference.is_zero:
+        f.text(x=[edge / 2 - 0.25], y=[edge / 2 - 0.25], text=["equal"], text_align="center", text_baseline="middle", text_color=NEUTRAL)
     f.grid.visible = False
     f.xaxis.axis_label, f.yaxis.axis_label = "to rank", "from rank"
     for axis in (*f.xaxis, *f.yaxis):
@@ -100,10 +102,10 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
     ticks = FixedTicker(ticks=[-top, -top / 2, 0, top / 2, top])
     f.add_layout(
         ColorBar(color_mapper=mapper, width=10, padding=8, ticker=ticks, formatter=fmt.bytes_ticks(), bar_line_color=None,
-                 major_tick_line_color=None, background_fill_alpha=0),
+                 major_tick_line_color=None, background_fill_alpha=0, major_label_text_color=NEUTRAL),
         "right",
     )  # fmt: skip
     out = pane(f)
     out.sizing_mode = "fixed"
-    out.width, out.height = _SIDE + 150, _SIDE + 50
+    out.width, out.height = _SIDE + 190, _SIDE + 50
     return out

@@ -13,6 +13,7 @@ __all__ = [
     "bytes_cell",
     "bytes_hover",
     "bytes_ticks",
+    "long_text_cell",
     "number_cell",
     "rank_hover",
     "rank_ticks",
@@ -143,6 +144,13 @@ def count_cell() -> Any:
 def number_cell() -> Any:
     """Return a table cell formatter for plain numbers, with three significant digits."""
     return _cell(_DIGITS, "value == null || isNaN(value) ? '' : !isFinite(value) ? 'infinite' : digits(value)")
+
+
+def long_text_cell() -> Any:
+    """Return a table cell formatter for text that may be cut off: the whole of it is shown under the pointer."""
+    from bokeh.models import HTMLTemplateFormatter
+
+    return HTMLTemplateFormatter(template='<span title="<%- value %>"><%- value %></span>')
 
 
 def status_cell() -> Any:

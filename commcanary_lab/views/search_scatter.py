@@ -135,7 +135,7 @@ def error_axes(sizes: Sequence[int], errors: Sequence[float], height: int, *, as
     aside : bool
         Leave room below the axis for what has no error.
     """
-    from bokeh.models import CustomJSTickFormatter, FixedTicker, Range1d
+    from bokeh.models import CustomJSTickFormatter, FixedTicker, NumeralTickFormatter, Range1d
 
     low, high = min(sizes, default=1), max(sizes, default=2)
     wide = high > 6 * low
@@ -152,7 +152,7 @@ def error_axes(sizes: Sequence[int], errors: Sequence[float], height: int, *, as
         y_range=Range1d(_ASIDE * 1.6 if aside else -0.06 * top, top * 1.1),
     )
     f.xaxis.axis_label = "canary, canonical bytes"
-    f.xaxis.formatter = fmt.bytes_ticks()
+    f.xaxis.formatter = fmt.bytes_ticks() if wide else NumeralTickFormatter(format="0,0")
     if wide:
         f.xaxis.ticker = FixedTicker(ticks=fmt.byte_tick_values(span[0], span[1], log=True, count=8))
     f.yaxis.axis_label = "worst error over its tolerance"
@@ -198,7 +198,7 @@ def _table(frame_: pd.DataFrame) -> Any:
         "canary_records": TableColumn("Records", fmt.count_cell(), 70, right=True),
         "worst_error": TableColumn("Worst error / tolerance", fmt.number_cell(), 90, right=True),
         "decisions": TableColumn("Rankings", None, 80, right=True),
-        "reason": TableColumn("Why", None, 240, grow=5),
+        "reason": TableColumn("Why", fmt.long_text_cell(), 240, grow=5),
     }
     return table(frame_, columns, page_size=10, empty="No candidate was made.", pagination="local")
 
