@@ -26,6 +26,10 @@ _COLORS = (
 #: Colour of the mark of a flipped decision.
 MARK = "#c9781c"
 
+#: What a bar says under the pointer; the browser escapes the inserted text.
+_TIP = """<div style="font: 12.5px/1.5 Roboto, 'Helvetica Neue', Arial, sans-serif; max-width: 340px; white-space: normal">
+<b>Without @mechanism, on @backend</b><br>@says<br>@flips</div>"""
+
 _SPREAD = 50.0
 _WIDTH = 0.84
 
@@ -116,24 +120,22 @@ class AblationBars:
     """
 
     def __init__(self, height: int = 370) -> None:
-        from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, Range1d, SaveTool, Span
+        from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, Range1d, Span
         from bokeh.plotting import figure
 
         self._slots, self._marks = ColumnDataSource(), ColumnDataSource()
-        tips = [("without", "@mechanism"), ("backend", "@backend"), ("with it", "@before"), ("without it", "@after"),
-                ("change", "@change"), ("decisions", "@flips")]  # fmt: skip
         f = figure(
             height=height,
             sizing_mode="stretch_width",
             x_range=Range1d(-0.5, len(ABLATIONS) - 0.5),
             y_range=Range1d(0, 1),
-            tools=[SaveTool()],
-            toolbar_location="above",
+            tools=[],
+            toolbar_location=None,
             output_backend="canvas",
             min_border_left=84,
             min_border_right=12,
         )
-        f.toolbar.autohide, f.toolbar_inner, f.toolbar.logo, f.outline_line_color = True, True, None, None
+        f.outline_line_color = None
         f.xgrid.visible = False
         edges = {"left": "left", "right": "right", "source": self._slots}
         f.quad(bottom=0, top="top", fill_color="color", line_color=None, **edges)
@@ -142,7 +144,7 @@ class AblationBars:
         hit = f.quad(bottom="low", top="high", fill_alpha=0, line_alpha=0, **edges)
         f.scatter("x", "y", source=self._marks, marker="diamond", size=11, fill_color=MARK, line_color=None)
         f.add_layout(Span(location=0, dimension="width", line_color=NEUTRAL, line_width=1))
-        f.add_tools(HoverTool(renderers=[hit], tooltips=tips, mode="mouse", point_policy="follow_mouse"))
+        f.add_tools(HoverTool(renderers=[hit], tooltips=_TIP, mode="mouse", point_policy="follow_mouse"))
         f.xaxis.ticker = FixedTicker(ticks=list(range(len(ABLATIONS))))
         f.xaxis.major_tick_line_color = f.xaxis.axis_line_color = None
         f.yaxis.ticker = FixedTicker(ticks=[])
@@ -212,24 +214,23 @@ def _slots(
                     "color": colors[backend],
                     "mechanism": MECHANISM_WORDS.get(mechanism, mechanism),
                     "backend": backend,
-                    "before": amount(row.unablated if row is not None else None, unit) or "unknown",
-                    "after": "" if row is None or delta is None else amount(row.value, unit),
-                    "change": _absent(why.get((mechanism, backend), "")) if row is None or delta is None else _change(row),
-                    "flips": f"{flipped} of {total} flip, {taking_part} with this backend" if flipped else "none flips",
+                    "says": _absent(why.get((mechanism, backend), "")) if row is None or delta is None else _change(row),
+                    "flips": f"{flipped} of {total} decisions flip, {taking_part} of them with this backend"
+                    if flipped
+                    else "No decision flips",
                 }
             )
     return {name: [slot[name] for slot in slots] for name in slots[0]}
 
 
 def _change(row: AblationRow) -> str:
-    text = signed(row.delta, unit_of(row.metric))
-    if row.delta and row.unablated:
-        text += f" ({100 * row.delta / row.unablated:+,.1f} %)".replace("-", "−")
-    return text
+    unit = unit_of(row.metric)
+    share = f" ({100 * row.delta / row.unablated:+,.1f} %)".replace("-", "−") if row.delta and row.unablated else ""
+    return f"{amount(row.unablated, unit)} with it, {amount(row.value, unit)} without: {signed(row.delta, unit)}{share}"
 
 
 def _absent(reason: str) -> str:
-    return f"not applicable: {reason}" if reason else "nothing is left to read"
+    return f"Not applicable: {reason}" if reason else "Nothing is left to read"
 
 
 def _marks(
