@@ -116,7 +116,7 @@ def _assign(rank: int, calls: Sequence[Call], made: list[tuple[int, tuple[int, .
 
 
 def _name(members: tuple[int, ...], known: Mapping[Comm, Group], size: int) -> str | None:
-    earlier = sum(g.members == members for g in known.values())
+    earlier = sum(sorted(g.members) == sorted(members) for g in known.values())  # another order is another communicator too
     base = "world" if len(members) == size else None
     return base if not earlier else f"{base or 'communicator'} #{earlier + 1}"
 

@@ -93,7 +93,7 @@ def match(by_rank: Mapping[int, list[Message]]) -> tuple[int, int]:
     for key in waiting:
         to[(key[0], key[2])].append(key)
     guessed = dropped = 0
-    for m in loose:
+    for m in sorted(loose, key=lambda m: (m.peer == ANY) + (m.tag == ANY)):  # what can take few comes before what can take any
         fits = [k for k in to[(m.group, m.rank)] if waiting[k] and m.peer in (ANY, k[1]) and m.tag in (ANY, k[3])]
         if fits:
             best = min(fits, key=lambda k: (waiting[k][0].start_ns, k[1], k[3]))
