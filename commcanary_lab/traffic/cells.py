@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Cells", "Link", "aligned", "between_ranks", "canonical", "ranked"]
+from commcanary_lab.traffic.attribution import switch_name
+
+__all__ = ["CellDifference", "Cells", "Link", "aligned", "between_ranks", "canonical", "ranked"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -20,6 +22,26 @@ class Link:
     src: int
     dst: int
     size_bytes: float
+
+
+@dataclass(frozen=True)
+class CellDifference:
+    """The first cell in which two matrices differ.
+
+    Examples
+    --------
+    >>> print(CellDifference(0, 4, 512.0, 0.0))
+    0 -> 4: 512 bytes against 0 bytes
+    """
+
+    src: int
+    dst: int
+    left_bytes: float
+    right_bytes: float
+
+    def __str__(self) -> str:
+        src, dst = (switch_name(end) if end < 0 else str(end) for end in (self.src, self.dst))
+        return f"{src} -> {dst}: {self.left_bytes:.15g} bytes against {self.right_bytes:.15g} bytes"
 
 
 @dataclass(frozen=True, eq=False)

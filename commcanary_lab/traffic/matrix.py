@@ -13,9 +13,8 @@ import numpy as np
 from commcanary_lab.errors import LimitError, UsageError
 from commcanary_lab.inspect.html import table_html
 from commcanary_lab.trace import ImportCoverage, ProcessGroup
-from commcanary_lab.traffic.attribution import algorithms, choose, switch_name
-from commcanary_lab.traffic.calls import CallTable, attribute
-from commcanary_lab.traffic.cells import Cells, FloatArray, IntArray, Link, aligned, between_ranks, canonical, ranked
+from commcanary_lab.traffic.calls import CallTable
+from commcanary_lab.traffic.cells import CellDifference, Cells, FloatArray, IntArray, Link, aligned, between_ranks, canonical, ranked
 from commcanary_lab.traffic.nodes import NodeMatrix
 from commcanary_lab.traffic.order import RingOrder
 from commcanary_lab.traffic.parts import Part, joined, part_keys
@@ -32,26 +31,6 @@ __all__ = ["CellDifference", "TrafficMatrix"]
 #: Attributions that follow from what the source says, without a model of an algorithm.
 _MEASURED = frozenset({"send_recv", "splits"})
 _MAX_DENSE_BYTES = 1 << 33
-
-
-@dataclass(frozen=True)
-class CellDifference:
-    """The first cell in which two matrices differ.
-
-    Examples
-    --------
-    >>> print(CellDifference(0, 4, 512.0, 0.0))
-    0 -> 4: 512 bytes against 0 bytes
-    """
-
-    src: int
-    dst: int
-    left_bytes: float
-    right_bytes: float
-
-    def __str__(self) -> str:
-        src, dst = (switch_name(end) if end < 0 else str(end) for end in (self.src, self.dst))
-        return f"{src} -> {dst}: {self.left_bytes:.15g} bytes against {self.right_bytes:.15g} bytes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,17 +274,9 @@ class TrafficMatrix:
         UsageError, RefusedError
             As `build_matrix`.
         """
-        own = {op: name for op, name in self.algorithms if name in algorithms()}
-        wanted = own if algorithm is None else {**own, **{op: a.name for op, a in choose(algorithm).items() if _names(algorithm, op)}}
-        chosen, placement = choose(wanted), placement if placement is not None else self.placement
-        links = attribute(self.parts, self.calls, chosen, order if order is not None else RingOrder(None, {}), placement)
-        fixed = ~np.isin(self.part, self.calls.part)
-        old = self.part_cells.where(fixed)
-        part, cells = canonical(np.concatenate([self.part[fixed], links.call]), np.concatenate([old.src, links.src]),
-                                np.concatenate([old.dst, links.dst]), np.concatenate([old.size_bytes, links.size_bytes]))  # fmt: skip
-        collectives = {self.parts[p].op for p in np.unique(self.calls.part).tolist()}
-        used = {*(a for a in self.algorithms if a[0] not in collectives), *((op, chosen[op].name) for op in collectives)}
-        return replace(self, part=part, part_cells=cells, algorithms=tuple(sorted(used)), ring_order="assumed", placement=placement)
+        from commcanary_lab.traffic.reattribute import reattribute
+
+        return reattribute(self, algorithm, order, placement)
 
     def group_by_node(self, gpus_per_node: int) -> NodeMatrix:
         """Return the matrix between nodes, where rank r is on node ``r // gpus_per_node``."""
@@ -401,8 +372,3 @@ class TrafficMatrix:
         )
         rows = [(link.src, link.dst, format_bytes(link.size_bytes), link.size_bytes) for link in self.links(top=30)]
         return table_html(title, ["from rank", "to rank", "amount", "bytes"], rows, len(self.cells), self.notes)
-
-
-def _names(wanted: str | Mapping[str, str], op: str) -> bool:
-    """Whether a choice of algorithms says something about an operation."""
-    return op in algorithms()[wanted].ops if isinstance(wanted, str) else op in wanted

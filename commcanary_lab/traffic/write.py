@@ -9,6 +9,10 @@ suffix    content
 .txt      the dense matrix for all-to-all-v benchmarks: one line per sending rank in ascending order, whole bytes separated by
           blanks, no header; fractions of a byte are rounded to the nearest even
 ========  =====================================================================================================================
+
+What passes switches (`TrafficMatrix.switch_cells`) is no cell of M. In .csv and .parquet it has rows of its own, with the switch of node n
+as ``-1 - n``; in .npz it stands beside the matrix (``switch_src``, ``switch_dst``, ``switch_bytes``); a .txt cannot say it and is refused.
+`read_cells` reads .csv, .npz, .parquet and .txt back.
 """
 
 from __future__ import annotations
@@ -22,13 +26,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from commcanary_lab.canonical import canonical_bytes, write_atomic
-from commcanary_lab.errors import UsageError
+from commcanary_lab.errors import InputError, RefusedError, UsageError
+from commcanary_lab.traffic.cells import Cells, FloatArray, IntArray, canonical
 from commcanary_lab.traffic.parts import group_names
 
 if TYPE_CHECKING:
     from commcanary_lab.traffic.matrix import TrafficMatrix
 
-__all__ = ["SUFFIXES", "write_matrix"]
+__all__ = ["SUFFIXES", "read_cells", "write_matrix"]
 
 _LINES = 65_536
 
@@ -54,6 +59,8 @@ def write_matrix(matrix: TrafficMatrix, path: str | os.PathLike[str], suffix: st
     ------
     UsageError
         If the suffix is not known.
+    RefusedError
+        If M stands beside traffic through switches and the file cannot say that.
     InputError
         If the file cannot be written.
     """
@@ -75,6 +82,8 @@ def _about(m: TrafficMatrix) -> bytes:
             "records": m.records,
             "payload_bytes": m.payload_bytes,
             "matrix_sum_bytes": m.sum_bytes,
+            "to_switches_bytes": m.to_switches_bytes,
+            "from_switches_bytes": m.from_switches_bytes,
             "unattributed_bytes": m.unattributed_bytes,
             "source": m.source,
             "algorithm": m.algorithm,
@@ -87,7 +96,7 @@ def _about(m: TrafficMatrix) -> bytes:
 
 
 def _csv(m: TrafficMatrix) -> Iterator[bytes]:
-    c = m.cells
+    c = m.all_cells
     yield b"src,dst,bytes\n"
     for low in range(0, len(c), _LINES):
         at = slice(low, low + _LINES)
@@ -106,6 +115,9 @@ def _npz(m: TrafficMatrix) -> bytes:
         indices=csr.indices,
         indptr=csr.indptr,
         ranks=m.ranks,
+        switch_src=m.switch_cells.src,
+        switch_dst=m.switch_cells.dst,
+        switch_bytes=m.switch_cells.size_bytes,
         about=np.frombuffer(_about(m), np.uint8),
     )
     return buffer.getvalue()
@@ -136,6 +148,14 @@ def _parquet(m: TrafficMatrix) -> bytes:
 
 
 def _txt(m: TrafficMatrix) -> Iterator[bytes]:
+    if len(m.switch_cells):
+        raise RefusedError(
+            "what passes switches cannot be replayed between ranks", remedy="attribute with an algorithm between ranks, for example ring"
+        )
+    return _rows(m)
+
+
+def _rows(m: TrafficMatrix) -> Iterator[bytes]:
     c = m.cells
     column, size = np.searchsorted(m.ranks, c.dst), np.rint(c.size_bytes).astype(np.int64)
     starts = np.searchsorted(c.src, m.ranks)
@@ -150,3 +170,79 @@ _WRITERS: dict[str, Callable[[TrafficMatrix], bytes | Iterator[bytes]]] = {".csv
 
 #: What the file name may end with.
 SUFFIXES = tuple(_WRITERS)
+
+
+def read_cells(path: str | os.PathLike[str]) -> tuple[IntArray, Cells]:
+    """Read the cells of a matrix file that `write_matrix` wrote; a .txt has no labels, its ranks are 0, 1, ...
+
+    Returns
+    -------
+    ranks : ndarray of int64, shape (n,)
+        Labels; in a .csv, which has none, those that occur.
+    cells : Cells
+        Cells of M and, below 0, of switches, in canonical order.
+
+    Raises
+    ------
+    UsageError
+        If the suffix is not known.
+    InputError
+        If the file cannot be read or is no matrix.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in _READERS:
+        raise UsageError(f"a traffic matrix cannot be read from {suffix!r}", file=str(path), remedy=f"known are {', '.join(_READERS)}")
+    try:
+        ranks, src, dst, size = _READERS[suffix](Path(path))
+    except OSError as e:
+        raise InputError(f"cannot be read: {e.strerror or e}", file=str(path), remedy="check the path") from None
+    except (ValueError, KeyError) as e:
+        raise InputError(f"is no traffic matrix: {e}", file=str(path), remedy="write one with `traffic -o`") from None
+    return ranks, canonical(np.zeros(len(src), np.int64), src, dst, size)[1]
+
+
+_Columns = tuple[IntArray, IntArray, IntArray, FloatArray]
+
+
+def _read_csv(path: Path) -> _Columns:
+    with path.open("r", encoding="ascii") as f:
+        if f.readline().strip() != "src,dst,bytes":
+            raise ValueError("the header is not src,dst,bytes")
+        rows = [line.rstrip("\n").split(",") for line in f]
+    src, dst = (np.array([int(r[i]) for r in rows], np.int64) for i in (0, 1))
+    ends = np.unique(np.concatenate([src, dst]))
+    return ends[ends >= 0], src, dst, np.array([float(r[2]) for r in rows], np.float64)
+
+
+def _read_npz(path: Path) -> _Columns:
+    with np.load(path) as f:
+        ranks, pointers = f["ranks"].astype(np.int64), f["indptr"]
+        src, dst = np.repeat(ranks, np.diff(pointers)), ranks[f["indices"]]
+        ends = [np.concatenate([a, f[name].astype(np.int64)]) for a, name in ((src, "switch_src"), (dst, "switch_dst"))]
+        return ranks, ends[0], ends[1], np.concatenate([f["data"], f["switch_bytes"]])
+
+
+def _read_parquet(path: Path) -> _Columns:
+    import json
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, columns=["src", "dst", "bytes"])
+    except pa.ArrowInvalid as e:
+        raise ValueError(str(e)) from None
+    ranks = np.array(json.loads((table.schema.metadata or {})[b"ranks"]), np.int64)
+    return ranks, *(table[name].to_numpy() for name in ("src", "dst", "bytes"))
+
+
+def _read_txt(path: Path) -> _Columns:
+    rows = [[int(x) for x in line.split()] for line in path.read_text("ascii").splitlines()]
+    if any(len(row) != len(rows) for row in rows):
+        raise ValueError(f"{len(rows)} lines of {len(rows[0])} values are no square matrix")
+    dense = np.array(rows, np.int64).reshape(len(rows), len(rows))
+    src, dst = np.nonzero(dense)
+    return np.arange(len(rows)), src.astype(np.int64), dst.astype(np.int64), dense[src, dst].astype(np.float64)
+
+
+_READERS: dict[str, Callable[[Path], _Columns]] = {".csv": _read_csv, ".npz": _read_npz, ".parquet": _read_parquet, ".txt": _read_txt}

@@ -10,11 +10,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from commcanary_lab.errors import InputError, LimitError, UsageError
+from commcanary_lab.errors import InputError, LimitError, RefusedError, UsageError
 from commcanary_lab.trace import ProcessGroup
 from commcanary_lab.traffic import TrafficMatrix, build_matrix
+from commcanary_lab.traffic.cells import Cells
 from commcanary_lab.traffic.parts import group_names
+from commcanary_lab.traffic.write import SUFFIXES, read_cells
 from tests.traffic.jobs import Event, eight_ranks, trace_of
 
 
@@ -150,6 +154,55 @@ def test_txt(tmp_path: Path) -> None:
     m.to_txt(tmp_path / "m.txt")
     assert (tmp_path / "m.txt").read_text() == "0 3 3\n3 0 3\n10 3 0\n"
     assert np.array_equal(np.loadtxt(tmp_path / "m.txt"), np.rint(m.dense()))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(max_examples=25, deadline=None)
+@given(drawn=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(1, 1 << 50)), max_size=12))
+def test_files_read_back(suffix: str, drawn: list[tuple[int, int, int]], tmp_path_factory: pytest.TempPathFactory) -> None:
+    m = messages(*drawn)
+    path = tmp_path_factory.mktemp("files") / f"m{suffix}"
+    m.write(path)
+    ranks, cells = read_cells(path)
+    labels = m.ranks if suffix != ".csv" else np.union1d(m.cells.src, m.cells.dst)
+    if suffix == ".txt":  # no labels
+        assert len(ranks) == m.n
+        cells = Cells(m.ranks[cells.src], m.ranks[cells.dst], cells.size_bytes)
+    else:
+        assert ranks.tolist() == labels.tolist()
+    assert all(np.array_equal(getattr(cells, f), getattr(m.cells, f)) for f in ("src", "dst", "size_bytes"))
+
+
+def test_files_with_switches(tmp_path: Path) -> None:
+    m = build_matrix(trace_of([Event("all_reduce", (0, 1, 2, 3), 30), Event("send", (0, 3), 7, sender=3, receiver=0)]),
+                     algorithm={"all_reduce": "nvls"}, gpus_per_node=2)  # fmt: skip
+    assert len(m.switch_cells) == 8
+    for suffix in (".csv", ".npz", ".parquet"):
+        m.write(tmp_path / f"m{suffix}")
+        _, cells = read_cells(tmp_path / f"m{suffix}")
+        assert all(np.array_equal(getattr(cells, f), getattr(m.all_cells, f)) for f in ("src", "dst", "size_bytes")), suffix
+    assert np.array_equal(scipy.sparse.load_npz(tmp_path / "m.npz").toarray(), m.dense())
+    with pytest.raises(RefusedError, match="what passes switches cannot be replayed"):
+        m.write(tmp_path / "m.txt")
+    assert not (tmp_path / "m.txt").exists()
+
+
+@pytest.mark.parametrize(("name", "data", "message"), [
+    ("m.csv", b"a,b\n1,2\n", "the header is not src,dst,bytes"),
+    ("m.csv", b"src,dst,bytes\n1,x,3\n", "is no traffic matrix"),
+    ("m.txt", b"1 2\n", "1 lines of 2 values"),
+    ("m.txt", b"1 2\n3\n", "no square matrix"),
+    ("m.npz", b"nothing", "is no traffic matrix"),
+    ("m.parquet", b"nothing", "is no traffic matrix"),
+])  # fmt: skip
+def test_files_that_are_no_matrix(name: str, data: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        read_cells(tmp_path / name)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_cells(tmp_path / f"no-{name}")
+    with pytest.raises(UsageError, match=r"cannot be read from '\.md'"):
+        read_cells(tmp_path / "m.md")
 
 
 def test_files_are_deterministic(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +30,7 @@ def test_windows_sum_to_the_whole(drawn: list[tuple[int, int]], count: int) -> N
         assert w.matrix.sum_bytes == sum(b for t, b in drawn if w.start_ns <= t - first < w.stop_ns)
         assert in_window(trace, w.start_ns, w.stop_ns).size_bytes.sum() == w.matrix.sum_bytes
     assert sum(w.matrix.sum_bytes for w in parts) == sum(b for _, b in drawn)
-    assert all(a.stop_ns == b.start_ns for a, b in zip(parts, parts[1:], strict=False))
+    assert all(a.stop_ns == b.start_ns for a, b in itertools.pairwise(parts))
     span = drawn[-1][0] - first + 1
     by_width = windows(trace, width_ns=-(-span // count))
     assert [w.matrix.sum_bytes for w in by_width] == [w.matrix.sum_bytes for w in parts[: len(by_width)]]
