@@ -192,7 +192,7 @@ def _slots(
     result: AblationTable, metric: str, rows: Mapping[tuple[str, str], AblationRow], axis: SignedLog, bounds: tuple[float, float]
 ) -> dict[str, list[Any]]:
     """One slot per mechanism and backend: its bar, or its hatching, and what the pointer says."""
-    unit, colors, width = unit_of(metric), backend_colors(result.backends), _WIDTH / len(result.backends)
+    colors, width = backend_colors(result.backends), _WIDTH / len(result.backends)
     why = {(m.ablation, m.backend): m.reason for m in result.mechanisms}
     gap = min(0.08 * width, 0.01)
     slots: list[dict[str, Any]] = []
