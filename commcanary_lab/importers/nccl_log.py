@@ -20,6 +20,7 @@ from commcanary_lab.importers.nccl_log_lines import LogReader
 from commcanary_lab.importers.nccl_log_patterns import unquoted
 from commcanary_lab.importers.nccl_log_rings import ring_orders
 from commcanary_lab.importers.nccl_log_trace import assemble
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.model import Trace
 
@@ -77,7 +78,13 @@ class NcclLog:
     warnings: tuple[str, ...]
 
 
-def read_log(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None, limits: Limits = DEFAULT) -> NcclLog:
+def read_log(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    layout: Layout | None = None,
+    limits: Limits = DEFAULT,
+) -> NcclLog:
     """Read the lines of logs and join communicators.
 
     Parameters
@@ -86,6 +93,8 @@ def read_log(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int
         The logs of one job; one may hold all ranks.
     ranks : mapping of str to int, optional
         Global rank of each file that holds one process, by its path as given or its file name.
+    layout : Layout, optional
+        The groups of the job, where the set-up lines alone do not say the global ranks.
     limits : Limits
         Resource limits.
 
@@ -110,10 +119,16 @@ def read_log(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int
         limits.check_events(len(lines.rows_line), str(path))
     lines.finish()
     given = _given(paths, dict(ranks or {}), lines)
-    return NcclLog(lines, join(lines.instances, lines.peers(), given, limits), lines.names, tuple(warnings))
+    return NcclLog(lines, join(lines.instances, lines.peers(), given, layout, limits), lines.names, tuple(warnings))
 
 
-def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None, limits: Limits = DEFAULT) -> Trace:
+def read(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    layout: Layout | None = None,
+    limits: Limits = DEFAULT,
+) -> Trace:
     """Read the logs of a job.
 
     Parameters
@@ -122,6 +137,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         One log with all ranks, or several.
     ranks : mapping of str to int, optional
         Global rank of each file that holds one process, by its path as given or its file name.
+    layout : Layout, optional
+        The groups of the job, where the set-up lines alone do not say the global ranks.
     limits : Limits
         Resource limits.
 
@@ -135,12 +152,14 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     ------
     FormatError
         If a file cannot be read, or no line of any file comes from NCCL.
+    RefusedError
+        If more than one assignment of communicators to the groups of a layout fits.
     UsageError
         If a rank is given to a file of several processes.
     LimitError
         If a limit is exceeded.
     """
-    log = read_log(paths, ranks=ranks, limits=limits)
+    log = read_log(paths, ranks=ranks, layout=layout, limits=limits)
     if not log.lines.instances and not log.lines.torn and not log.lines.nccl_lines:
         raise FormatError(
             "; ".join(["no line of it is one of NCCL's or RCCL's", *(w.partition(": ")[2] for w in log.warnings[:1])]),

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from commcanary_lab.importers.nccl_log_parts import Instance, Process
 from commcanary_lab.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from commcanary_lab.importers.nccl_log_layout import Found
+    from commcanary_lab.layout import Layout
 
 __all__ = ["Communicator", "Communicators", "join"]
 
@@ -88,7 +92,13 @@ class Communicators:
     warnings: tuple[str, ...]
 
 
-def join(instances: Sequence[Instance], peers: Mapping[int, set[int]], given: Mapping[int, int], limits: Limits = DEFAULT) -> Communicators:
+def join(
+    instances: Sequence[Instance],
+    peers: Mapping[int, set[int]],
+    given: Mapping[int, int],
+    layout: Layout | None = None,
+    limits: Limits = DEFAULT,
+) -> Communicators:
     """Join handles to communicators and find the members.
 
     Parameters
@@ -99,6 +109,8 @@ def join(instances: Sequence[Instance], peers: Mapping[int, set[int]], given: Ma
         Peers of the messages of each handle.
     given : mapping of int to int
         Global rank of each log file, where the user gives it.
+    layout : Layout, optional
+        The groups of the job.
     limits : Limits
         Resource limits.
 
@@ -108,6 +120,10 @@ def join(instances: Sequence[Instance], peers: Mapping[int, set[int]], given: Ma
 
     Raises
     ------
+    RefusedError
+        If a layout is given, and more than one assignment fits it.
+    InputError
+        If none does.
     LimitError
         If there are too many communicators, or they have too many members.
     """
@@ -118,7 +134,14 @@ def join(instances: Sequence[Instance], peers: Mapping[int, set[int]], given: Ma
     notes: list[str] = []
     warnings: list[str] = []
     slots, world = _world(instances, table, ranks, given, notes)
-    table = [_with_members(c, instances, slots, world) for c in table]
+    if layout is None:
+        table = [_with_members(c, instances, slots, world) for c in table]
+    else:
+        complete = slots if given or (world == layout.world_size == len(slots)) else {}
+        found = _from_layout(instances, groups, complete, layout)
+        groups, slots, world, notes = found.groups, found.slots, layout.world_size, list(found.notes)
+        table, ranks = _table(instances, groups, peers, given)
+        table = [_laid_out(c, i, found, instances) for i, c in enumerate(table)]
     inferred = [c for c in table if c.inferred and c.reason is None and c.nranks > 1]
     warnings += [_inference(c, instances) for c in inferred]
     for c in table:
@@ -134,6 +157,20 @@ def join(instances: Sequence[Instance], peers: Mapping[int, set[int]], given: Ma
             of_instance[i] = code
     return Communicators(tuple(table), tuple(of_instance), tuple(ranks), world, {h: sorted(r) for h, r in sorted(hosts.items())},
                          tuple(notes), tuple(warnings))  # fmt: skip
+
+
+def _from_layout(instances: Sequence[Instance], groups: Sequence[Sequence[int]], known: Mapping[_Slot, int], layout: Layout) -> Found:
+    from commcanary_lab.importers.nccl_log_layout import resolve
+
+    return resolve(instances, groups, known, layout)
+
+
+def _laid_out(c: Communicator, index: int, found: Found, instances: Sequence[Instance]) -> Communicator:
+    if index not in found.members:
+        return c if c.reason is not None else replace(c, reason=NO_INIT)
+    named = any(instances[i].comm_id is not None for i in c.instances.values())
+    name = c.name if named else found.names.get(index, c.name)
+    return replace(c, name=name, members=found.members[index], reason=None, inferred=False)
 
 
 def _inference(c: Communicator, instances: Sequence[Instance]) -> str:

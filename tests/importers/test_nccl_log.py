@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commcanary_lab.errors import FormatError, LabError, LimitError, UsageError
+from commcanary_lab.errors import FormatError, InputError, LabError, LimitError, RefusedError, UsageError
 from commcanary_lab.importers import nccl_log
 from commcanary_lab.importers.open import open_trace, recognise_file
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import Limits
 from commcanary_lab.trace import Trace
 from commcanary_lab.trace.json_v1 import read_json
@@ -530,3 +531,39 @@ def test_any_damage_is_an_error_or_is_accounted_for(tmp_path_factory: pytest.Tem
         return
     assert trace.coverage.read == trace.coverage.used + sum(trace.coverage.skipped.values())
     build_matrix(trace)
+
+
+# -- layouts ----------------------------------------------------------------------------------------------------------
+
+JOB = Layout(tp=4, dp=2, gpus_per_node=4)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize("world", [True, False])
+def test_a_layout_says_what_the_log_does_not(numbered: bool, world: bool, load: Load) -> None:
+    # without a communicator of all ranks, the rank in each kind of group still tells a process
+    trace = load(job(numbered=numbered, world=world), layout=JOB)
+    assert links(trace) == JOB_LINKS
+    assert trace.coverage.skipped == {}
+    assert {g.name for g in trace.groups if g.size == 4} == ({"0xb000", "0xb001"} if numbered else {"TP Group 0", "TP Group 1"})
+    assert (trace.system["world_size"], trace.system["hosts"]["node1"]) == (8, [4, 5, 6, 7])
+
+
+def test_where_two_assignments_fit_both_are_listed(load: Load) -> None:
+    lines = [line for line in job(world=False) if " comm 0xb" in line]  # nothing says which of the two groups of 4 is the first
+    with pytest.raises(RefusedError, match=r"communicator 0xb000 .* could be TP Group 0 \(0-3\) or TP Group 1 \(4-7\)") as e:
+        load(lines, layout=JOB)
+    assert "--layout FILE" in str(e.value)
+    by_id = Layout(explicit={"0xb000": (0, 1, 2, 3), "0xb001": (4, 5, 6, 7)}, gpus_per_node=4)
+    assert links(load(lines, layout=by_id)) == {pair: size for pair, size in JOB_LINKS.items() if size > 1000 * MIB}
+
+
+def test_a_layout_of_another_job_is_refused(load: Load) -> None:
+    with pytest.raises(InputError, match="layout"):
+        load(job(), layout=Layout(tp=2, dp=2))
+
+
+def test_the_log_of_one_rank_with_a_layout(load: Load) -> None:
+    own = [line for line in job() if line.startswith(prefix(5))]
+    trace = load(own, layout=JOB)
+    assert links(trace) == {(5, 6): 2304.0 * MIB, (5, 1): 512.0 * MIB}
