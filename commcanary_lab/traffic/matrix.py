@@ -256,6 +256,11 @@ class TrafficMatrix:
                 kept &= np.array([key in names for key in keys], np.bool_)
         return self.only(np.flatnonzero(kept).tolist())
 
+    def without_switches(self) -> TrafficMatrix:
+        """Return M alone, without what passes switches beside it."""
+        kept = between_ranks(self.part_cells)
+        return replace(self, part=self.part[kept], part_cells=self.part_cells.where(kept))
+
     def reattributed(self, *, algorithm: str | Mapping[str, str] | None = None, order: RingOrder | None = None,
                      placement: Placement | None = None) -> TrafficMatrix:  # fmt: skip
         """Attribute the collectives again; messages and uneven all-to-alls stay as they are.

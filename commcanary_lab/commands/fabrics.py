@@ -1,0 +1,385 @@
+"""Verbs on traffic between nodes: fabric, diagnose, layout infer, export."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from commcanary_lab.commands.inputs import Format, Json, Paths, check_output, load_events
+from commcanary_lab.commands.output import busy, emit_json, say, table
+from commcanary_lab.units import format_bytes
+
+if TYPE_CHECKING:
+    from commcanary_lab.traffic import Diagnosis, FabricVerdict, Placement, TrafficMatrix
+
+__all__ = ["GpusPerNode", "LayoutFile", "parse_algorithm", "parse_order", "register"]
+
+GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", help="GPUs per node; also from the layout file.")]
+LayoutFile = Annotated[Path | None, typer.Option("--layout", help="Layout file (TOML).")]
+_Spine = Annotated[float, typer.Option("--spine", help="Bandwidth of the spine over that of a fat tree, 0 to 1.")]
+_Pxn = Annotated[bool, typer.Option("--pxn", help="Count PXN: messages change rails inside the sending node.")]
+_Algorithm = Annotated[str | None, typer.Option("--algorithm", help="Attribution algorithm, or op=algorithm,...")]
+_RingOrder = Annotated[str | None, typer.Option("--ring-order", metavar="R,R,...", help="Order of ranks in every ring.")]
+
+layouts = typer.Typer(name="layout", no_args_is_help=True, help="Layout files: which ranks form which group.", rich_markup_mode=None)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the application."""
+    app.command()(fabric)
+    app.command()(diagnose)
+    app.command()(export)
+    layouts.command("infer")(infer)
+    app.add_typer(layouts)
+
+
+def fabric(
+    paths: Paths,
+    format: Format = None,
+    layout: LayoutFile = None,
+    gpus_per_node: GpusPerNode = None,
+    spine: _Spine = 0.1,
+    pxn: _Pxn = False,
+    algorithm: _Algorithm = None,
+    ring_order: _RingOrder = None,
+    moe_skew: Annotated[float, typer.Option("--moe-skew", help="Skew of the expert exchange; 0 is uniform.")] = 0.0,
+    link_gb_s: Annotated[float | None, typer.Option("--link-gb-s", help="Capacity of one network card per direction, GB/s.")] = None,
+    step_time_s: Annotated[float | None, typer.Option("--step-time-s", help="Seconds in which the bytes travel.")] = None,
+    search: Annotated[int, typer.Option("--search-placement", min=0, help="Placements of ranks on nodes to try; 0: none.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of that search.")] = 7,
+    json: Json = False,
+) -> int:
+    """Rail-optimised network against fat tree. Exits 1 when the spine saturates, or when the verdict depends on an assumed ring order."""
+    from commcanary_lab.traffic import fabric as judge
+    from commcanary_lab.traffic import search_placement
+
+    m, place = _matrix(paths, format, layout, gpus_per_node, algorithm, ring_order)
+    found = judge(m, placement=place, spine=spine, pxn=pxn, moe_skew=moe_skew, link_gb_s=link_gb_s, step_time_s=step_time_s)
+    with busy("searching a placement"):
+        placed = search_placement(m, place, evaluations=search, seed=seed) if search else None
+    if json:
+        emit_json({**_fabric_json(found), **({} if placed is None else {"placement": _placement_json(placed)})})
+    else:
+        _print_fabric(found)
+        if placed is not None:
+            _print_placement(placed)
+    return 0 if found.verdict == "viable" else 1
+
+
+def _matrix(
+    paths: list[Path], format: str | None, layout: Path | None, gpus_per_node: int | None, algorithm: str | None, ring_order: str | None
+) -> tuple[TrafficMatrix, Placement]:
+    from commcanary_lab.errors import UsageError
+    from commcanary_lab.traffic import Placement, build_matrix, read_layout
+
+    place = Placement.of(gpus_per_node, read_layout(layout) if layout is not None else None)
+    if place is None:
+        raise UsageError("nobody says how many GPUs a node has", remedy="give --gpus-per-node, or --layout with a file that has it")
+    trace = load_events(paths, format=format)
+    return build_matrix(trace, algorithm=parse_algorithm(algorithm), ring_order=parse_order(ring_order), placement=place), place
+
+
+def parse_algorithm(text: str | None) -> str | dict[str, str] | None:
+    """Parse ``ring`` or ``all_reduce=ring,...``."""
+    if text is None or "=" not in text:
+        return text
+    from commcanary_lab.errors import UsageError
+
+    pairs = [pair.split("=", 1) for pair in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise UsageError(f"--algorithm {text!r} is not op=algorithm,...", remedy="write for example --algorithm all_reduce=ring")
+    return {op: name for op, name in pairs}
+
+
+def parse_order(text: str | None) -> list[int] | None:
+    """Parse ``0,4,1,5``."""
+    from commcanary_lab.errors import UsageError
+
+    try:
+        return None if text is None else [int(r) for r in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--ring-order {text!r} is not a list of ranks", remedy="write for example --ring-order 0,4,1,5") from None
+
+
+def _fabric_json(v: FabricVerdict) -> dict[str, Any]:
+    u, moe = v.utilisation, v.moe
+    return {
+        "inter_node_bytes": v.inter_node_bytes,
+        "on_rail_bytes": v.on_rail_bytes,
+        "cross_rail_bytes": v.crossing.cross_rail_bytes,
+        "intra_node_bytes": v.crossing.intra_node_bytes,
+        "cross_rail_fraction": v.cross_rail_fraction,
+        "fat_tree_congestion": v.fat_tree_congestion,
+        "rail_congestion": v.rail_congestion,
+        "verdict": v.verdict,
+        "by_order": {
+            o.order: {
+                "inter_node_bytes": None if o.crossing is None else o.crossing.inter_node_bytes,
+                "on_rail_bytes": None if o.crossing is None else o.crossing.on_rail_bytes,
+                "cross_rail_fraction": o.cross_rail_fraction,
+                "fat_tree_congestion": o.fat_tree_congestion,
+                "rail_congestion": o.rail_congestion,
+                "verdict": o.verdict,
+                "reason": o.reason,
+            }
+            for o in v.by_order
+        },
+        "relative_cost": v.relative_cost,
+        "break_even_spine": v.break_even_spine,
+        "spine_fraction": v.spine_fraction,
+        "pxn": v.pxn,
+        "pxn_bytes": v.crossing.pxn_bytes,
+        "gpus_per_node": v.gpus_per_node,
+        "nodes": v.nodes,
+        "moe": None
+        if moe is None
+        else {
+            "inter_node_bytes": moe.inter_node_bytes,
+            "skew": moe.skew,
+            "cross_rail_fraction": moe.cross_rail_fraction,
+            "fat_tree_congestion": v.moe_fat_tree_congestion,
+            "rail_congestion": v.moe_rail_congestion,
+            "verdict": v.moe_verdict,
+            "hottest_ingress": moe.hottest_ingress,
+            "hottest_rank": moe.hottest_rank,
+        },
+        "utilisation": None
+        if u is None
+        else {
+            "link_gb_s": u.link_gb_s,
+            "step_time_s": u.step_time_s,
+            "nic": u.nic,
+            "rail_spine": u.rail_spine,
+            "fat_tree_spine": u.fat_tree_spine,
+        },
+        **_origin(v),
+    }
+
+
+def _origin(v: FabricVerdict) -> dict[str, Any]:
+    return {
+        "source": v.source,
+        "algorithm": v.algorithm,
+        "ring_order": v.ring_order,
+        "origin": v.origin,
+        "limits": list(v.limits),
+        "notes": list(v.notes),
+        "import_coverage": {"read": v.coverage.read, "used": v.coverage.used, "skipped": dict(v.coverage.skipped)},
+    }
+
+
+def _placement_json(found: Any) -> dict[str, Any]:
+    def crossing(c: Any) -> dict[str, float]:
+        return {"inter_node_bytes": c.inter_node_bytes, "cross_rail_bytes": c.cross_rail_bytes}
+
+    return {
+        "improved": found.improved,
+        "evaluations": found.evaluations,
+        "seed": found.seed,
+        "before": crossing(found.before),
+        "after": crossing(found.after),
+        "slots": {str(rank): slot for rank, slot in found.placement.slots.items()},
+        "notes": list(found.notes),
+    }
+
+
+def _print_fabric(v: FabricVerdict) -> None:
+    say(
+        f"{v.verdict}: rail-optimised with a spine of {v.spine_fraction:g}, {v.nodes} node{'s' if v.nodes != 1 else ''} of {v.gpus_per_node}"
+    )
+    say(f"algorithm {v.algorithm}, ring order {v.ring_order}, from {v.source} ({v.origin})")
+    rows = [
+        [o.order.replace("_", "-") + (" (as given)" if o.order == v.own.order else ""), *_order_cells(o), o.verdict or o.reason]
+        for o in v.by_order
+    ]
+    if v.moe is not None:
+        moe = [format_bytes(v.moe.inter_node_bytes), v.moe.cross_rail_fraction, v.moe_fat_tree_congestion, v.moe_rail_congestion]
+        rows.append(["what if: expert exchange", *moe, v.moe_verdict])
+    table(["ring order", "inter-node", "cross-rail", "fat tree", "rail", ""], rows)
+    say(f"break-even at a spine of {v.break_even_spine:.3f}; cost of the spine {v.relative_cost:g} of a fat tree's")
+    if v.crossing.pxn_bytes:
+        say(f"PXN moves {format_bytes(v.crossing.pxn_bytes)} to the destination's rail inside the sending node")
+    if v.utilisation is not None:
+        u = v.utilisation
+        say(f"utilisation at {u.link_gb_s:g} GB/s in {u.step_time_s:g} s: busiest card {u.nic:.3f}, spine {u.rail_spine:.3f}")
+    for line in (*(f"limit: {x}" for x in v.limits), *(f"note: {x}" for x in v.notes)):
+        say(line)
+
+
+def _order_cells(o: Any) -> list[object]:
+    if o.crossing is None:
+        return [None] * 4
+    return [format_bytes(o.crossing.inter_node_bytes), o.cross_rail_fraction, o.fat_tree_congestion, o.rail_congestion]
+
+
+def _print_placement(found: Any) -> None:
+    verb = "a better placement" if found.improved else "no better placement"
+    say(f"{verb} in {found.evaluations:,} tried (seed {found.seed}):")
+    for name, c in (("before", found.before), ("after", found.after)):
+        say(f"  {name}: inter-node {format_bytes(c.inter_node_bytes)}, cross-rail {format_bytes(c.cross_rail_bytes)}")
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+def diagnose(
+    paths: Paths,
+    format: Format = None,
+    layout: LayoutFile = None,
+    gpus_per_node: GpusPerNode = None,
+    spine: _Spine = 0.1,
+    pxn: _Pxn = False,
+    algorithm: _Algorithm = None,
+    ring_order: _RingOrder = None,
+    max_imbalance: Annotated[float, typer.Option("--max-imbalance", help="Largest over mean column that still counts as even.")] = 1.25,
+    json: Json = False,
+) -> None:
+    """Routing problem (uneven columns inside a group) or fabric problem (even volume across rails), both numbers."""
+    from commcanary_lab.traffic import diagnose as judge
+
+    m, place = _matrix(paths, format, layout, gpus_per_node, algorithm, ring_order)
+    found = judge(m, placement=place, spine=spine, pxn=pxn, max_imbalance=max_imbalance)
+    if json:
+        emit_json(_diagnosis_json(found))
+        return
+    number = "no group exchanges" if math.isnan(found.imbalance) else f"largest over mean column {found.imbalance:.3f}"
+    say(f"{found.verdict}")
+    say(f"routing: {number} (even up to {found.max_imbalance:g})")
+    say(f"fabric: cross-rail fraction {found.cross_rail_fraction:.3f}, congestion {found.rail_congestion:.3f} ({found.fabric.verdict})")
+    say(f"next: {found.advice}")
+    if found.groups:
+        table(
+            ["group", "ranks", "bytes", "largest / mean", "hottest rank", "cross-rail"],
+            [
+                [g.name, g.group.size, format_bytes(g.size_bytes), g.imbalance, g.hottest_rank, g.cross_rail_fraction]
+                for g in found.groups[:20]
+            ],
+        )
+    for line in (*(f"limit: {x}" for x in found.fabric.limits), *(f"note: {x}" for x in found.notes)):
+        say(line)
+
+
+def _diagnosis_json(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict,
+        "routing_problem": found.routing_problem,
+        "fabric_problem": found.fabric_problem,
+        "imbalance": found.imbalance,
+        "max_imbalance": found.max_imbalance,
+        "cross_rail_fraction": found.cross_rail_fraction,
+        "rail_congestion": found.rail_congestion,
+        "advice": found.advice,
+        "groups": [
+            {
+                "name": g.name,
+                "ranks": list(g.group.members),
+                "bytes": g.size_bytes,
+                "imbalance": g.imbalance,
+                "hottest_rank": g.hottest_rank,
+                "senders": g.senders,
+                "inter_node_bytes": g.inter_node_bytes,
+                "cross_rail_fraction": g.cross_rail_fraction,
+            }
+            for g in found.groups
+        ],
+        "fabric": _fabric_json(found.fabric),
+        "notes": list(found.notes),
+    }
+
+
+def infer(
+    paths: Paths,
+    format: Format = None,
+    gpus_per_node: GpusPerNode = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where the layout file goes; - is standard output.")] = None,
+    json: Json = False,
+) -> None:
+    """Which groups look like TP, PP, CP, EP, DP, how sure that is, and a layout file of it."""
+    from commcanary_lab.errors import UsageError
+    from commcanary_lab.traffic import infer_layout
+
+    if json and output is not None and str(output) == "-":
+        raise UsageError("--json and -o - both want standard output", remedy="write the layout to a file")
+    check_output(output, *paths)
+    found = infer_layout(load_events(paths, format=format), gpus_per_node=gpus_per_node)
+    if output is not None and str(output) == "-":
+        say(found.to_toml().rstrip("\n"))
+        return
+    if output is not None:
+        found.write(output)
+    if json:
+        emit_json(
+            {
+                "groups": [
+                    {
+                        "kind": r.kind,
+                        "confidence": r.confidence,
+                        "names": [g.name for g in r.groups],
+                        "ranks": [list(g.members) for g in r.groups],
+                        "size": r.size,
+                        "stride": r.stride,
+                        "nodes": r.nodes,
+                        "evidence": list(r.evidence),
+                        "alternatives": list(r.alternatives),
+                    }
+                    for r in found.rows
+                ],
+                "layout": found.layout.to_toml(),
+                "notes": list(found.notes),
+            }
+        )
+        return
+    for r in found.rows:
+        shape = f"{len(r.groups)} groups of {r.size}" if len(r.groups) > 1 else f"one group of {r.size}"
+        other = f" (or {', '.join(r.alternatives)})" if r.alternatives else ""
+        say(f"{r.kind}{other}, {r.confidence}: {shape}")
+        say(f"  {'; '.join(r.evidence)}")
+    for note in found.notes:
+        say(f"note: {note}")
+    if output is not None:
+        say(f"wrote {output}")
+    else:
+        say("layout file (write it with -o):")
+        say(found.layout.to_toml().rstrip("\n"))
+
+
+def export(
+    kind: Annotated[str, typer.Argument(help="nccl-tests: matrix files of an all-to-all-v benchmark.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="Canary or trace.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Directory of the files.", show_default=False)],
+    algorithm: _Algorithm = None,
+    ring_order: _RingOrder = None,
+    gpus_per_node: GpusPerNode = None,
+    skip_unsupported: Annotated[bool, typer.Option("--skip-unsupported", help="Leave out what the format cannot say.")] = False,
+    json: Json = False,
+) -> None:
+    """Write a canary or a trace in the format of another tool."""
+    from commcanary_lab.errors import UsageError
+
+    if kind != "nccl-tests":
+        raise UsageError(f"there is no export {kind!r}", remedy="there is: nccl-tests")
+    from commcanary_lab.export import export_nccl_tests
+    from commcanary_lab.traffic import build_matrix
+
+    trace = load_events([source])
+    m = build_matrix(trace, algorithm=parse_algorithm(algorithm), ring_order=parse_order(ring_order), gpus_per_node=gpus_per_node)
+    done = export_nccl_tests(m, output, skip_unsupported=skip_unsupported)
+    if json:
+        emit_json(
+            {
+                "entries": done.entries,
+                "skipped": [{"reason": reason, "bytes": size} for reason, size in done.skipped],
+                "ranks": done.ranks,
+                "size_bytes": done.size_bytes,
+                "files": [str(f) for f in done.files],
+                "notes": list(m.notes),
+            }
+        )
+        return
+    say(f"{done.entries:,} pairs of {done.ranks} ranks; run the benchmark at a size of {done.size_bytes} bytes")
+    for reason, size in done.skipped:
+        say(f"left out: {format_bytes(size)} {reason}")
+    for file in done.files:
+        say(f"wrote {file}")
