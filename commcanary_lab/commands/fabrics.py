@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from commcanary_lab.commands.inputs import Format, Json, Paths, check_output, load_events
+from commcanary_lab.commands.inputs import Format, Json, LayoutFile, Paths, check_output, load_events, load_layout
 from commcanary_lab.commands.output import busy, emit_json, say, table
 from commcanary_lab.units import format_bytes
 
 if TYPE_CHECKING:
     from commcanary_lab.traffic import Diagnosis, FabricVerdict, Placement, TrafficMatrix
 
-__all__ = ["GpusPerNode", "LayoutFile", "parse_algorithm", "parse_order", "register"]
+__all__ = ["GpusPerNode", "parse_algorithm", "parse_order", "register"]
 
 GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", help="GPUs per node; also from the layout file.")]
-LayoutFile = Annotated[Path | None, typer.Option("--layout", help="Layout file (TOML).")]
 _Spine = Annotated[float, typer.Option("--spine", help="Bandwidth of the spine over that of a fat tree, 0 to 1.")]
 _Pxn = Annotated[bool, typer.Option("--pxn", help="Count PXN: messages change rails inside the sending node.")]
 _Algorithm = Annotated[str | None, typer.Option("--algorithm", help="Attribution algorithm, or op=algorithm,...")]
@@ -73,12 +72,12 @@ def _matrix(
     paths: list[Path], format: str | None, layout: Path | None, gpus_per_node: int | None, algorithm: str | None, ring_order: str | None
 ) -> tuple[TrafficMatrix, Placement]:
     from commcanary_lab.errors import UsageError
-    from commcanary_lab.traffic import Placement, build_matrix, read_layout
+    from commcanary_lab.traffic import Placement, build_matrix
 
-    place = Placement.of(gpus_per_node, read_layout(layout) if layout is not None else None)
+    place = Placement.of(gpus_per_node, load_layout(layout))
     if place is None:
         raise UsageError("nobody says how many GPUs a node has", remedy="give --gpus-per-node, or --layout with a file that has it")
-    trace = load_events(paths, format=format)
+    trace = load_events(paths, format=format, layout=layout)
     return build_matrix(trace, algorithm=parse_algorithm(algorithm), ring_order=parse_order(ring_order), placement=place), place
 
 
@@ -187,9 +186,8 @@ def _placement_json(found: Any) -> dict[str, Any]:
 
 
 def _print_fabric(v: FabricVerdict) -> None:
-    say(
-        f"{v.verdict}: rail-optimised with a spine of {v.spine_fraction:g}, {v.nodes} node{'s' if v.nodes != 1 else ''} of {v.gpus_per_node}"
-    )
+    nodes = f"{v.nodes} node{'s' if v.nodes != 1 else ''} of {v.gpus_per_node}"
+    say(f"{v.verdict}: rail-optimised with a spine of {v.spine_fraction:g}, {nodes}")
     say(f"algorithm {v.algorithm}, ring order {v.ring_order}, from {v.source} ({v.origin})")
     rows = [
         [o.order.replace("_", "-") + (" (as given)" if o.order == v.own.order else ""), *_order_cells(o), o.verdict or o.reason]
@@ -352,6 +350,7 @@ def export(
     algorithm: _Algorithm = None,
     ring_order: _RingOrder = None,
     gpus_per_node: GpusPerNode = None,
+    layout: LayoutFile = None,
     skip_unsupported: Annotated[bool, typer.Option("--skip-unsupported", help="Leave out what the format cannot say.")] = False,
     json: Json = False,
 ) -> None:
@@ -363,8 +362,14 @@ def export(
     from commcanary_lab.export import export_nccl_tests
     from commcanary_lab.traffic import build_matrix
 
-    trace = load_events([source])
-    m = build_matrix(trace, algorithm=parse_algorithm(algorithm), ring_order=parse_order(ring_order), gpus_per_node=gpus_per_node)
+    trace = load_events([source], layout=layout)
+    m = build_matrix(
+        trace,
+        algorithm=parse_algorithm(algorithm),
+        ring_order=parse_order(ring_order),
+        gpus_per_node=gpus_per_node,
+        layout=load_layout(layout),
+    )
     done = export_nccl_tests(m, output, skip_unsupported=skip_unsupported)
     if json:
         emit_json(
