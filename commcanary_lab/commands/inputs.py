@@ -13,6 +13,7 @@ from commcanary_lab.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from commcanary_lab.canary.model import Canary
+    from commcanary_lab.layout import Layout
     from commcanary_lab.simulate.backend import Backend
     from commcanary_lab.trace.model import Trace
 
@@ -21,6 +22,7 @@ __all__ = [
     "BackendsFile",
     "Format",
     "Json",
+    "LayoutFile",
     "Paths",
     "SaltFile",
     "check_output",
@@ -28,6 +30,7 @@ __all__ = [
     "load_artifact",
     "load_backends_file",
     "load_events",
+    "load_layout",
     "load_trace",
     "parse_offsets",
     "parse_range",
@@ -37,6 +40,9 @@ __all__ = [
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")]
 Paths = Annotated[list[Path], typer.Argument(help="A file, several files, or a directory with one file per rank.", show_default=False)]
 Format = Annotated[str | None, typer.Option("--format", help="Format of the input; recognised by content by default.")]
+LayoutFile = Annotated[
+    Path | None, typer.Option("--layout", help="Layout file (TOML): which ranks form which communicator, GPUs per node.")
+]
 SaltFile = Annotated[Path | None, typer.Option("--salt-file", help="The owner's salt for the commitments.")]
 Assume = Annotated[str | None, typer.Option("--assume", metavar="F=V,...", help="Values for unknown fields, e.g. skew_us=0,overlap_us=0.")]
 BackendsFile = Annotated[Path | None, typer.Option("--backends", help="TOML file with backends instead of the five defaults.")]
@@ -51,6 +57,7 @@ def load_trace(
     round_ns: bool = False,
     check: bool = False,
     ranks: list[str] | None = None,
+    layout: Path | None = None,
 ) -> Trace:
     """Open a trace and print its warnings."""
     from commcanary_lab.importers.open import open_trace
@@ -70,6 +77,7 @@ def load_trace(
             round_ns=round_ns,
             check=check,
             ranks=_parse_ranks(ranks),
+            layout=load_layout(layout),
         )
     warn(trace.warnings)
     return trace
@@ -99,10 +107,19 @@ def load_artifact(path: Path) -> Canary | Trace:
     return load_trace([path])
 
 
-def load_events(paths: list[Path], *, format: str | None = None, **options: Any) -> Trace:
+def load_layout(path: Path | None) -> Layout | None:
+    """Read a layout file, if there is one."""
+    if path is None:
+        return None
+    from commcanary_lab.layout import read_layout
+
+    return read_layout(path)
+
+
+def load_events(paths: list[Path], *, format: str | None = None, layout: Path | None = None, **options: Any) -> Trace:
     """Open a trace, or the program of a canary as one; notes say so where its times are approximate."""
     if format is not None or len(paths) != 1 or any(options.values()) or not is_canary(paths[0]):
-        return load_trace(paths, format=format, **options)
+        return load_trace(paths, format=format, layout=layout, **options)
     from dataclasses import replace
 
     from commcanary_lab.canary.document import FORMAT

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from commcanary_lab.commands.inputs import Format, Json, Paths, check_output, load_events, load_trace
+from commcanary_lab.commands.inputs import Format, Json, LayoutFile, Paths, check_output, load_events, load_layout, load_trace
 from commcanary_lab.commands.output import busy, emit_json, say, table
 from commcanary_lab.units import format_bytes, format_us
 
@@ -40,6 +40,7 @@ def open_(
     rank: _Rank = None,
     round_ns: Annotated[bool, typer.Option("--round-ns", help="Round times to whole nanoseconds.")] = False,
     check: Annotated[bool, typer.Option("--check", help="List all errors and unknown fields (slower).")] = False,
+    layout: LayoutFile = None,
     output: _Output = None,
     json: Json = False,
 ) -> None:
@@ -47,7 +48,16 @@ def open_(
     from commcanary_lab.trace.summary import summarise, summary_text
 
     check_output(output, *paths)
-    trace = load_trace(paths, format=format, clock_offsets=clock_offsets, align_ends=align_ends, round_ns=round_ns, check=check, ranks=rank)
+    trace = load_trace(
+        paths,
+        format=format,
+        clock_offsets=clock_offsets,
+        align_ends=align_ends,
+        round_ns=round_ns,
+        check=check,
+        ranks=rank,
+        layout=layout,
+    )
     if output is not None:
         from commcanary_lab.api import write
 
@@ -60,12 +70,12 @@ def open_(
             say(f"wrote {output}")
 
 
-def ops(paths: Paths, format: Format = None, json: Json = False) -> None:
+def ops(paths: Paths, format: Format = None, layout: LayoutFile = None, json: Json = False) -> None:
     """Operation table: op x size x group with counts, bytes, latencies, bandwidths and share of communication."""
     from commcanary_lab.inspect import ops as operation_table
     from commcanary_lab.trace.groups import ranks_text
 
-    found = operation_table(load_events(paths, format=format))
+    found = operation_table(load_events(paths, format=format, layout=layout))
     if json:
         emit_json(
             {
@@ -114,11 +124,18 @@ def _notes(notes: tuple[str, ...]) -> None:
         say(f"note: {note}")
 
 
-def stragglers(paths: Paths, format: Format = None, clock_offsets: _Offsets = None, align_ends: _Align = False, json: Json = False) -> None:
+def stragglers(
+    paths: Paths,
+    format: Format = None,
+    clock_offsets: _Offsets = None,
+    align_ends: _Align = False,
+    layout: LayoutFile = None,
+    json: Json = False,
+) -> None:
     """Late ranks: how often each is the last to arrive, how late, and what waiting it causes."""
     from commcanary_lab.inspect import stragglers as find
 
-    found = find(load_events(paths, format=format, clock_offsets=clock_offsets, align_ends=align_ends))
+    found = find(load_events(paths, format=format, clock_offsets=clock_offsets, align_ends=align_ends, layout=layout))
     if json:
         emit_json(
             {
@@ -154,13 +171,14 @@ def stragglers(paths: Paths, format: Format = None, clock_offsets: _Offsets = No
 def diff(
     a: Annotated[Path, typer.Argument(help="The base trace.", show_default=False)],
     b: Annotated[Path, typer.Argument(help="The other trace.", show_default=False)],
+    layout: LayoutFile = None,
     json: Json = False,
 ) -> None:
     """Compare two traces row by row of their operation tables."""
     from commcanary_lab.inspect import diff as compare
     from commcanary_lab.trace.groups import ranks_text
 
-    found = compare(load_events([a]), load_events([b]))
+    found = compare(load_events([a], layout=layout), load_events([b], layout=layout))
     if json:
         emit_json(
             {
@@ -198,7 +216,7 @@ def diff(
 def traffic(
     paths: Paths,
     format: Format = None,
-    layout: Annotated[Path | None, typer.Option("--layout", help="Layout file (TOML).")] = None,
+    layout: LayoutFile = None,
     algorithm: Annotated[str | None, typer.Option("--algorithm", help="Attribution algorithm, or op=algorithm,...")] = None,
     ring_order: Annotated[str | None, typer.Option("--ring-order", metavar="R,R,...", help="Order of ranks in every ring.")] = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Links to print.")] = 20,
@@ -207,15 +225,15 @@ def traffic(
 ) -> None:
     """Who sends what to whom: the traffic matrix M, as links."""
     from commcanary_lab.errors import UsageError
-    from commcanary_lab.traffic import build_matrix, read_layout
+    from commcanary_lab.traffic import build_matrix
 
-    node_of = read_layout(layout) if layout is not None else None
+    node_of = load_layout(layout)
     try:
         order = None if ring_order is None else [int(r) for r in ring_order.split(",")]
     except ValueError:
         raise UsageError(f"--ring-order {ring_order!r} is not a list of ranks", remedy="write for example --ring-order 0,4,1,5") from None
     check_output(output, *paths)
-    trace = load_events(paths, format=format)
+    trace = load_events(paths, format=format, layout=layout)
     m = build_matrix(trace, algorithm=_algorithm(algorithm), ring_order=order)
     if output is not None:
         m.write(output)

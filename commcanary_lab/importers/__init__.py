@@ -83,6 +83,17 @@ FORMATS = (
         mark=b"commcanary_lab.shard.v1",
     ),
     Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
+    Format(
+        "nccl_inspector",
+        "inspector",
+        "NCCL or RCCL Inspector JSON lines",
+        ("inspector", "rccl_inspector"),
+        options=frozenset({"ranks", "clock_offsets_ns", "align_ends", "layout"}),
+        mark=b'"n_ranks"',
+    ),
+    Format(
+        "nccl_inspector_prometheus", "inspector_prom", "NCCL Inspector Prometheus text", ("prometheus",), options=frozenset(), mark=b"nccl_"
+    ),
     Format("mpi_text", "mpi_text", "MPI trace of liballprof (PMPI)", ("mpi", "pmpi", "liballprof"), mark=b"MPI_"),
     Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset(), mark=b"algbw"),
     Format("nccl_log", "nccl_log", "NCCL or RCCL debug log", ("nccl", "rccl", "rccl_log"), options=frozenset({"ranks"})),

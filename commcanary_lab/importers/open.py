@@ -11,6 +11,7 @@ from commcanary_lab._collector import collector_paused
 from commcanary_lab.errors import FormatError, InputError, Problem, UsageError
 from commcanary_lab.importers import FORMATS, Format, format_named, known_formats
 from commcanary_lab.importers._text import PACKERS, peek, read_source
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.model import Trace
 
@@ -28,6 +29,7 @@ def open_trace(
     ranks: Mapping[str, int] | None = None,
     clock_offsets_ns: Mapping[int, int] | None = None,
     align_ends: bool = False,
+    layout: Layout | None = None,
     round_ns: bool = False,
     check: bool = False,
     limits: Limits = DEFAULT,
@@ -46,6 +48,8 @@ def open_trace(
         Nanoseconds to add to each rank's clock, so that arrival skew is known.
     align_ends : bool
         Estimate these offsets from matched collective ends; recorded in the notes.
+    layout : Layout, optional
+        Which global ranks form which communicator, for formats that do not say it themselves; the others do not look at it.
     round_ns : bool
         JSON traces: accept times that are not whole nanoseconds; the largest change is recorded in the notes.
     check : bool
@@ -87,7 +91,8 @@ def open_trace(
     for name, value in given.items():
         if value is not None and name not in chosen.options:
             raise UsageError(f"{name} does not apply to {chosen.name}", file=str(files[0]), remedy=f"it applies to: {_takers(name)}")
-    options = {name: value for name, value in {**given, "round_ns": round_ns, "check": check}.items() if name in chosen.options}
+    every = {**given, "layout": layout, "round_ns": round_ns, "check": check}
+    options = {name: value for name, value in every.items() if name in chosen.options}
     if "align_ends" in options:
         options["align_ends"] = align_ends
     with collector_paused():

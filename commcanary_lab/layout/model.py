@@ -13,7 +13,7 @@ from commcanary_lab.errors import InputError, LimitError, Problem, UsageError
 from commcanary_lab.limits import DEFAULT
 from commcanary_lab.trace.groups import ProcessGroup
 
-__all__ = ["DEFAULT_ORDER", "KINDS", "Layout"]
+__all__ = ["DEFAULT_ORDER", "KINDS", "Layout", "kind_and_number"]
 
 KINDS = ("tp", "cp", "ep", "dp", "pp")
 #: Fastest-varying first.
@@ -149,9 +149,9 @@ class Layout:
         """
         if name in self.explicit:
             return ProcessGroup(name, self.explicit[name])
-        kind, number = _kind_of(name), name.rsplit(" ", 1)[-1]
-        groups = self._by_kind.get(kind or "", ())
-        return groups[int(number)] if kind and number.isdigit() and int(number) < len(groups) else None
+        kind, number = kind_and_number(name) or ("", 0)
+        groups = self._by_kind.get(kind, ())
+        return groups[number] if number < len(groups) else None
 
     def node_of(self, rank: int) -> int:
         """Return the node of a rank.
@@ -239,9 +239,23 @@ def _group_problems(layout: Layout) -> list[Problem]:
     return out
 
 
-def _kind_of(name: str) -> str | None:
+def kind_and_number(name: str) -> tuple[str, int] | None:
+    """Split the name of a group of a kind.
+
+    Examples
+    --------
+    >>> kind_and_number("TP Group 12"), kind_and_number("world")
+    (('tp', 12), None)
+    """
     words = name.split()
-    return words[0].lower() if len(words) == 3 and words[1] == "Group" and words[2].isdigit() and words[0].lower() in KINDS else None
+    if len(words) != 3 or words[1] != "Group" or words[0].lower() not in KINDS or not (words[2].isascii() and words[2].isdigit()):
+        return None
+    return words[0].lower(), int(words[2][:18])
+
+
+def _kind_of(name: str) -> str | None:
+    found = kind_and_number(name)
+    return None if found is None else found[0]
 
 
 def _rows(ranks: npt.NDArray[np.int64]) -> list[tuple[int, ...]]:

@@ -37,6 +37,8 @@ def number_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntArray, int]:
     for column in columns:
         low = int(column.min())
         span = int(column.max()) - low + 1
+        if span == 1:
+            continue
         if width * span >= 1 << 62:
             key, width = _dense(key, width)
             column, span = _dense(column.astype(np.int64) - low if span < 1 << 62 else np.unique(column, return_inverse=True)[1], span)
