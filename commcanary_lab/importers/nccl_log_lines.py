@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from commcanary_lab.importers.nccl_log_handles import Handles
 from commcanary_lab.importers.nccl_log_parts import Call, Instance, Process
 from commcanary_lab.importers.nccl_log_patterns import (
     CHAIN,
-    FIELD,
     GLUED,
     INDEX,
     INIT,
@@ -29,7 +28,6 @@ from commcanary_lab.importers.nccl_log_patterns import (
     complete,
     holder,
     is_clock,
-    number_of,
     text_of,
     unquoted,
 )
@@ -37,7 +35,6 @@ from commcanary_lab.importers.nccl_log_patterns import (
 __all__ = ["LogReader"]
 
 TORN = "process unknown: the line is torn"
-OTHER_SIZE = "members unknown: the number of ranks is not that of the set-up line"
 
 
 class _Origin(NamedTuple):
@@ -54,9 +51,6 @@ class _Origin(NamedTuple):
     broken: tuple[tuple[Process, int | None], ...]
 
 
-_Scope: TypeAlias = tuple[Process, str]
-
-
 class LogReader:
     """Reads logs one after another and collects what they say.
 
@@ -64,8 +58,8 @@ class LogReader:
     ----------
     rows_instance, rows_call, rows_op_count, rows_line, rows_file : list of int
         One entry per operation in the order of the files: index into `instances` and `calls`, the operation count, the one-based line.
-    instances : list of Instance
-        Handles of communicators in order of appearance.
+    handles : Handles
+        Handles of communicators.
     calls : list of Call
         Distinct calls.
     torn : list of (int, int)
@@ -84,7 +78,7 @@ class LogReader:
         self.rows_op_count: list[int] = []
         self.rows_line: list[int] = []
         self.rows_file: list[int] = []
-        self.instances: list[Instance] = []
+        self.handles = Handles()
         self.calls: list[Call] = []
         self.torn: list[tuple[int, int]] = []
         self.guessed: list[str] = []
@@ -92,12 +86,9 @@ class LogReader:
         self.nccl_lines = 0
         self.lines = 0
         self._numbers: dict[tuple[bytes, bytes], int] = {}
-        self._live: dict[_Scope, int] = {}
         self._owners: dict[tuple[str, int], dict[Process, int]] = {}
         self._doubts: list[_Origin] = []
         self._broken: list[tuple[Process, int | None]] = []
-        self._starting: dict[tuple[Process, int], Instance] = {}
-        self._rings: dict[tuple[Process, int], list[tuple[int, list[int]]]] = {}
         self._cache: dict[tuple[bytes, bytes, bytes | None], int] = {}
         self._names: list[str] = []
         self._has_processes: Counter[int] = Counter()
@@ -153,20 +144,16 @@ class LogReader:
         for doubt in self._doubts:
             self.rows_instance[doubt.row] = self._settle(doubt)
         self._doubts = []
-        for (process, _), rings in self._rings.items():
-            mine = [i for i in self.instances if i.process == process]
-            if len(mine) == 1:
-                for channel, chain in rings:
-                    _link(mine[0], channel, chain)
-        self._rings = {}
-
-    def where(self, row: int) -> str:
-        """Return file and line of an operation, for messages."""
-        return f"{self._names[self.rows_file[row]]}: line {self.rows_line[row]}"
+        self.handles.finish()
 
     def place(self, file: int, line: int) -> str:
         """Return file and line, for messages."""
         return f"{self._names[file]}: line {line}"
+
+    @property
+    def instances(self) -> list[Instance]:
+        """Handles of communicators in order of appearance."""
+        return self.handles.instances
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,34 +184,8 @@ class LogReader:
         if is_clock(host, pid, tid):
             return None
         self._has_processes[file] += 1
-        code = self._operation_instance(Process(text_of(host), int(pid)), comm, int(device[1:-1]), stated, file)
+        code = self.handles.of_operation(Process(text_of(host), int(pid)), *comm_of(comm), int(device[1:-1]), stated, file)
         self._cache[(prefix, comm, stated)] = code
-        return code
-
-    def _operation_instance(self, process: Process, comm: bytes, device: int | None, stated: bytes | None, file: int) -> int:
-        """The handle that an operation names; the first operation makes it where no set-up line did."""
-        pointer, nranks = comm_of(comm)
-        code = self._live.get((process, pointer))
-        if code is None or self.instances[code].nranks != nranks:
-            if code is not None and self.instances[code].has_init:
-                return self._odd(process, pointer, nranks, file)
-            code = self._new(Instance(process, pointer, nranks, file, device=device))
-        if stated is not None:
-            self.instances[code].stated_ranks.add(int(stated))
-        return code
-
-    def _odd(self, process: Process, pointer: str, nranks: int, file: int) -> int:
-        """The handle of operations that contradict the set-up line of their communicator: digits of the line may be torn."""
-        scope = (process, f"{pointer} of {nranks}")
-        code = self._live.get(scope)
-        if code is None:
-            code = self._live[scope] = len(self.instances)
-            self.instances.append(Instance(process, pointer, nranks, file, doubt=OTHER_SIZE))
-        return code
-
-    def _new(self, instance: Instance) -> int:
-        code = self._live[(instance.process, instance.pointer)] = len(self.instances)
-        self.instances.append(instance)
         return code
 
     def _other(self, line: bytes, file: int, number: int) -> None:
@@ -236,7 +197,8 @@ class LogReader:
             return
         self.nccl_lines += 1
         if b"- " in line and (stage := STAGE.search(line)) is not None and (m := INIT.search(line)) is not None:
-            self._set_up(line, m, stage, file)
+            self._cache = {}
+            self.handles.set_up(*self._holder_of(line, m.start(), file), line, m, stage, file)
         elif b" : " in line and (b"Ring " in line or b"Channel " in line):
             self._ring(line, file)
         elif b"## [" in line and KERNEL.search(line):
@@ -269,7 +231,7 @@ class LogReader:
         gap = line[before[-1].end() : m.start()] if before else b""
         pointer, nranks = comm_of(comm)
         if len(near) == 1 and not torn and (not gap or INDEX.fullmatch(gap)):
-            code = self._operation_instance(near[0][0], comm, near[0][1], stated, file)
+            code = self.handles.of_operation(near[0][0], pointer, nranks, near[0][1], stated, file)
         else:
             bare = NO_PROCESS.search(line, 0, m.start())
             device = int(bare.group(1)) if bare is not None and bare.group(1) is not None else None
@@ -299,7 +261,7 @@ class LogReader:
             self.guessed.append(f"{where}: no host:pid:tid: guessed as {process.label}, which has a communicator {doubt.pointer}")
         if process in owners:
             return owners[process]
-        code = self._new(Instance(process, doubt.pointer, doubt.nranks, doubt.file, device=device))
+        code = self.handles.new(Instance(process, doubt.pointer, doubt.nranks, doubt.file, device=device))
         self._own(code, self.instances[code])
         return code
 
@@ -310,9 +272,9 @@ class LogReader:
     def _unknown(self, doubt: _Origin, where: str) -> int:
         """The handle of an operation whose process stays unknown."""
         nobody = Process(self._names[doubt.file], -1)
-        code = self._live.get((nobody, doubt.pointer))
-        if code is None or self.instances[code].nranks != doubt.nranks:
-            code = self._new(Instance(nobody, doubt.pointer, doubt.nranks, doubt.file, device=doubt.device))
+        code = self.handles.get(nobody, doubt.pointer, doubt.nranks)
+        if code is None:
+            code = self.handles.new(Instance(nobody, doubt.pointer, doubt.nranks, doubt.file, device=doubt.device))
         if self._has_processes[doubt.file]:  # other lines of the file have a process: this one is torn
             if not self.instances[code].has_init:
                 self.instances[code].doubt = TORN
@@ -338,44 +300,6 @@ class LogReader:
         host, pid, tid, _ = prefixes[-1].groups()
         return Process(text_of(host), int(pid)), int(tid)
 
-    def _set_up(self, line: bytes, m: re.Match[bytes], stage: re.Match[bytes], file: int) -> None:
-        process, thread = self._holder_of(line, m.start(), file)
-        pointer, rank, nranks, device = text_of(m.group(1)), int(m.group(2)), int(m.group(3)), int(m.group(4))
-        self._cache = {}
-        what = stage.group(1)
-        if not what.startswith(b"Init"):
-            self._live.pop((process, pointer), None)
-            return
-        fields = {text_of(name): text_of(value) for name, value in FIELD.findall(line, m.end())}
-        comm_id = fields.get("commId") or fields.get("commHash")
-        code = self._live.get((process, pointer))
-        old = None if code is None else self.instances[code]
-        if old is None or not _same(old, rank, nranks, comm_id, what == b"Init START"):
-            old = Instance(process, pointer, nranks, file)
-            self._new(old)
-        if not old.has_init:
-            old.rank, old.device, old.comm_id, old.has_init = rank, device, comm_id, True
-            self._descend(old, fields)
-        old.comm_id = old.comm_id or comm_id
-        if what == b"Init START":
-            self._starting[(process, thread)] = old
-            return
-        old.complete = True
-        self._starting.pop((process, thread), None)
-        for channel, chain in self._rings.pop((process, thread), []):
-            _link(old, channel, chain)
-
-    def _descend(self, child: Instance, fields: dict[str, str]) -> None:
-        """Tie a split communicator to its parent."""
-        code = self._live.get((child.process, fields.get("parent", "")))
-        child.color = number_of(fields.get("color"))
-        child.key = number_of(fields.get("key"))
-        count = number_of(fields.get("splitCount") or fields.get("childCount"))
-        if code is not None and self.instances[code] is not child:
-            child.parent = self.instances[code]
-            child.ordinal = child.parent.children if count is None else count
-            child.parent.children += 1
-
     def _ring(self, line: bytes, file: int) -> None:
         chain = CHAIN.search(line)
         whole = None if chain is not None else WHOLE.search(line)
@@ -383,28 +307,7 @@ class LogReader:
         if m is None:
             return
         ranks = [int(x) for x in (m.group(2).split(b" -> ") if chain is not None else m.group(2).split())]
-        holder = self._holder_of(line, m.start(), file)
-        starting = self._starting.get(holder)
-        if starting is not None:
-            _link(starting, int(m.group(1)), ranks)
-        else:  # older versions announce the communicator only when it is complete
-            self._rings.setdefault(holder, []).append((int(m.group(1)), ranks))
-
-
-def _same(old: Instance, rank: int, nranks: int, comm_id: str | None, starts: bool) -> bool:
-    """Does a set-up line speak of the communicator that its pointer already stands for?"""
-    if not old.has_init:
-        return old.nranks == nranks
-    if (old.rank, old.nranks) != (rank, nranks):
-        return False
-    if comm_id is not None and old.comm_id is not None:
-        return comm_id == old.comm_id
-    return not old.complete
-
-
-def _link(instance: Instance, channel: int, chain: list[int]) -> None:
-    links = instance.links.setdefault(channel, {})
-    links.update(itertools.pairwise(chain))
+        self.handles.ring(*self._holder_of(line, m.start(), file), int(m.group(1)), ranks)
 
 
 def _unglued(process: Process, known: Iterable[Process]) -> Process:

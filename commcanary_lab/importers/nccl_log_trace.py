@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,12 @@ import numpy.typing as npt
 from commcanary_lab.importers.nccl_log_comms import Communicator, Communicators
 from commcanary_lab.importers.nccl_log_lines import LogReader
 from commcanary_lab.importers.nccl_log_match import IntArray, Matched, Rows, codes, match
-from commcanary_lab.importers.nccl_log_ops import MESSAGES, Meaning, meaning
+from commcanary_lab.importers.nccl_log_notes import notes_of, warnings_of
+from commcanary_lab.importers.nccl_log_ops import MESSAGES
 from commcanary_lab.importers.nccl_log_rings import RingOrders
+from commcanary_lab.importers.nccl_log_table import Table
 from commcanary_lab.trace.columns import Coded, Column
-from commcanary_lab.trace.groups import GroupTable, ranks_text
+from commcanary_lab.trace.groups import GroupTable
 from commcanary_lab.trace.model import ImportCoverage, Trace, UnsizedRow
 from commcanary_lab.trace.timing import check_timing
 
@@ -25,42 +27,6 @@ __all__ = ["assemble"]
 _SHOWN = 20
 _TORN = "torn line"
 _SELF = "message of a rank to itself"
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """The operations of a log as columns; one entry each."""
-
-    lines: LogReader
-    comms: Communicators
-    meanings: tuple[Meaning, ...]
-    instance: IntArray
-    call: IntArray
-    comm: IntArray
-    group_rank: IntArray
-    nranks: IntArray
-    peer: IntArray
-    message: npt.NDArray[np.bool_]
-    sends: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, lines: LogReader, comms: Communicators) -> _Table:
-        instance = np.array(lines.rows_instance, np.int64)
-        call = np.array(lines.rows_call, np.int64)
-        meanings = tuple(meaning(c) for c in lines.calls)
-        message = np.array([c.op in MESSAGES for c in lines.calls], np.bool_)
-        sends = np.array([c.op == "Send" for c in lines.calls], np.bool_)
-        peer = np.array([c.root if m.rooted else -1 for c, m in zip(lines.calls, meanings, strict=True)], np.int64)
-        sizes = np.array([i.nranks for i in lines.instances], np.int64)
-        comm, rank = np.array(comms.of_instance, np.int64)[instance], np.array(comms.rank_of_instance, np.int64)[instance]
-        return cls(lines, comms, meanings, instance, call, comm, rank, sizes[instance], peer[call], message[call], sends[call])
-
-    def size_bytes(self, rows: IntArray) -> IntArray:
-        """B of each row."""
-        part = np.array([m.part_bytes for m in self.meanings], np.int64)
-        scaled = np.array([m.per_rank for m in self.meanings], np.bool_)
-        call = self.call[rows]
-        return part[call] * np.where(scaled[call], self.nranks[rows], 1)
 
 
 @dataclass
@@ -94,12 +60,12 @@ def assemble(
     -------
     Trace
     """
-    table = _Table.of(lines, comms)
+    table = Table.of(lines, comms)
     left = _Left()
     used = _usable(table, left)
     rows = _rows(table, used)
     matched = match(rows)
-    _warn(table, used, rows, matched, left)
+    left.warnings += warnings_of(table, used, rows, matched)
     columns, names = _columns(table, used, rows, matched)
     ranks = sorted(set(rows.rank.tolist()))
     read = len(lines.rows_call) + len(lines.torn)
@@ -109,7 +75,7 @@ def assemble(
         **columns,
         coverage=ImportCoverage(read, len(used), dict(sorted(left.skipped.items())), tuple(ranks), files),
         unsized=tuple(left.unsized),
-        notes=tuple(dict.fromkeys([*_notes(table, used, matched), *comms.notes, *rings.notes])),
+        notes=tuple(dict.fromkeys([*notes_of(table, used, matched), *comms.notes, *rings.notes])),
         warnings=(*file_warnings, *comms.warnings, *left.warnings),
         source_format=source_format,
         system=_system(comms),
@@ -127,7 +93,7 @@ def _system(comms: Communicators) -> dict[str, Any]:
 # -- what is left out -------------------------------------------------------------------------------------------------
 
 
-def _usable(table: _Table, left: _Left) -> IntArray:
+def _usable(table: Table, left: _Left) -> IntArray:
     """Rows that become events; the others are counted, and kept with their bytes where only the members are missing."""
     no_size = np.array([m.reason is not None for m in table.meanings], np.bool_)[table.call]
     part = np.array([m.part_bytes for m in table.meanings], np.float64)[table.call]
@@ -151,7 +117,7 @@ def _usable(table: _Table, left: _Left) -> IntArray:
     return np.flatnonzero(~(bad | itself))
 
 
-def _leave(table: _Table, row: int, no_size: bool, outside: bool, left: _Left) -> None:
+def _leave(table: Table, row: int, no_size: bool, outside: bool, left: _Left) -> None:
     call, what = table.lines.calls[table.call[row]], table.meanings[table.call[row]]
     nranks = int(table.nranks[row])
     comm = table.comms.table[table.comm[row]]
@@ -178,7 +144,7 @@ def _more(warnings: list[str], count: int, what: str) -> None:
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
-def _rows(table: _Table, used: IntArray) -> Rows:
+def _rows(table: Table, used: IntArray) -> Rows:
     offsets, flat = _flat_members(table.comms.table)
     base = offsets[table.comm[used]] if len(used) else np.zeros(0, np.int64)
     rank = flat[base + table.group_rank[used]]
@@ -211,7 +177,7 @@ def _flat_members(table: Sequence[Communicator]) -> tuple[IntArray, IntArray]:
     return offsets, np.concatenate([*parts, np.zeros(1, np.int64)])
 
 
-def _columns(table: _Table, used: IntArray, rows: Rows, matched: Matched) -> tuple[dict[str, Any], set[str]]:
+def _columns(table: Table, used: IntArray, rows: Rows, matched: Matched) -> tuple[dict[str, Any], set[str]]:
     """Columns of the trace, and the names of the communicators in it."""
     n = matched.count
     first = np.zeros(n, np.int64)
@@ -279,102 +245,3 @@ def _observers(rows: Rows, matched: Matched, expected: IntArray) -> tuple[npt.ND
         key = tuple(ranks[ends[event] - seen[event] : ends[event]].tolist())
         out[event] = sets.setdefault(key, len(sets))
     return out, tuple(sets)
-
-
-# -- what a reader must know ------------------------------------------------------------------------------------------
-
-
-def _warn(table: _Table, used: IntArray, rows: Rows, matched: Matched, left: _Left) -> None:
-    by_comm: Counter[int] = Counter(rows.comm[matched.desync[:, 0]].tolist())
-    told: set[int] = set()
-    for one, other in matched.desync.tolist():
-        comm = int(rows.comm[one])
-        if comm in told:
-            continue
-        told.add(comm)
-        left.warnings.append(
-            f"{table.comms.table[comm].label}: desync at opCount {rows.op_count[one]:x}: {_did(table, used, rows, matched, one)}, "
-            f"{_did(table, used, rows, matched, other)}; {by_comm[comm]} operation{'s' if by_comm[comm] != 1 else ''} on which the ranks "
-            "disagree, kept apart"
-        )
-    for comm in sorted(set(matched.short.tolist()) - told)[:_SHOWN]:
-        left.warnings.append(
-            f"{table.comms.table[comm].label}: the ranks in the log show different numbers of operations: it is cut; "
-            "what a rank does not show is not counted for it"
-        )
-    if matched.unpaired:
-        left.warnings.append(
-            f"{matched.unpaired} messages are shown by one of their ends only, though the other end is in the log: it is cut, or the ends "
-            "disagree about the size; each is counted once"
-        )
-    left.warnings += _suspected(table)
-
-
-def _did(table: _Table, used: IntArray, rows: Rows, matched: Matched, row: int) -> str:
-    call = table.lines.calls[table.call[used[row]]]
-    ranks = tuple(sorted(rows.rank[matched.event == matched.event[row]].tolist()))
-    many = len(ranks) > 1
-    return f"rank{'s' if many else ''} {ranks_text(ranks)} call{'' if many else 's'} {_said(call.op, call.elements, call.datatype)}"
-
-
-def _said(op: str, count: int, datatype: int) -> str:
-    return f"{op} of {count} elements of datatype {datatype}"
-
-
-def _suspected(table: _Table) -> list[str]:
-    """What unattributed handles of one size would be together: logical operations, and where they disagree."""
-    groups: dict[int, list[int]] = {}
-    for code, c in enumerate(table.comms.table):
-        handles = [i for i, at in enumerate(table.comms.of_instance) if at == code]
-        if c.reason is not None and c.nranks > 1 and len(handles) > 1 and not c.instances:
-            groups[code] = handles
-    out = []
-    for code, handles in list(groups.items())[:_SHOWN]:
-        rows = np.flatnonzero(table.comm == code)
-        if not len(rows):
-            continue
-        who = table.instance[rows]
-        same, _ = codes(*(np.array(x, np.int64) for x in _said_columns(table, rows)))
-        none = np.full(len(rows), -1, np.int64)
-        together = match(Rows(np.zeros(len(rows), np.int64), who, np.array(table.lines.rows_op_count, np.int64)[rows], same, none, none,
-                              np.zeros(len(rows), np.bool_)))  # fmt: skip
-        nranks = table.comms.table[code].nranks
-        out.append(
-            f"{len(rows)} operations on communicators of {nranks} ranks: {together.count} logical ones, seen from {len(handles)} of "
-            f"{nranks} ranks, if these are one communicator; no set-up line says so"
-        )
-        if len(together.desync):
-            one, other = together.desync[0].tolist()
-            a, b = (table.lines.calls[table.call[rows[x]]] for x in (one, other))
-            at = table.lines.rows_op_count[rows[one]]
-            out.append(
-                f"desync at opCount {at:x}, if these are one communicator: {table.lines.instances[who[one]].label} calls {_said(*a[:3])}, "
-                f"{table.lines.instances[who[other]].label} calls {_said(*b[:3])}"
-            )
-    return out
-
-
-def _said_columns(table: _Table, rows: IntArray) -> tuple[list[int], list[int]]:
-    """Operation and bytes of each row; messages stay apart per process."""
-    names: Mapping[str, int] = {name: i for i, name in enumerate(sorted({m.op for m in table.meanings}))}
-    calls = [table.meanings[c] for c in table.call[rows].tolist()]
-    return [names[m.op] for m in calls], [m.part_bytes for m in calls]
-
-
-def _notes(table: _Table, used: IntArray, matched: Matched) -> list[str]:
-    out = []
-    if len(used):
-        out.append("the log has no times of operations: order only")
-    if not len(table.call):
-        out.append("the log has no operations: record with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL")
-    lost = {c.reason for c in table.comms.table if c.reason is not None}
-    if lost and len(used) < len(table.call):
-        out.append("to attribute the rest, record all ranks with NCCL_DEBUG_SUBSYS=INIT,COLL, or give a layout of its groups")
-    if table.lines.kernel_lines:
-        out.append(f"{table.lines.kernel_lines} lines of RCCL's kernel trace (KL, KE) are not operations")
-    custom = sorted({table.meanings[c].op for c in np.unique(table.call[used]).tolist() if table.meanings[c].custom})
-    if custom:
-        out.append(f"operations outside the vocabulary: {', '.join(custom)}")
-    if matched.forced:
-        out.append(f"the ranks contradict each other about the order of {matched.forced} of {matched.count} events")
-    return out
