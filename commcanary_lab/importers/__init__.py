@@ -83,6 +83,9 @@ FORMATS = (
         mark=b"commcanary_lab.shard.v1",
     ),
     Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
+    Format("pytorch_et", "pytorch_et", "PyTorch execution trace", ("et", "execution_trace"), options=frozenset({"ranks"}), mark=b'"nodes"'),
+    Format("param_basic", "param_basic", "PARAM basic trace", ("param",), options=frozenset({"ranks"}), mark=b'"comms"'),
+    Format("flight_recorder", "flight_recorder", "PyTorch flight recorder dump", ("fr",), options=frozenset({"ranks"}), mark=b"version"),
     Format(
         "nccl_inspector",
         "inspector",

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from commcanary_lab.importers.kineto_args import CommArgs, Unreadable
 from commcanary_lab.importers.kineto_group import GroupDirectory, Members, group_label
 from commcanary_lab.importers.kineto_size import Size, dtype_width, measure
+from commcanary_lab.trace.ops import canonical_op
 from commcanary_lab.trace.records import Record
 
-__all__ = ["UNREADABLE", "Described", "Refusal", "Timed", "base_name", "describe", "distinct_sequences", "row_total"]
+__all__ = ["UNREADABLE", "Described", "Refusal", "Timed", "base_name", "describe", "distinct_sequences", "implied_size", "row_total"]
 
 UNREADABLE = "metadata not readable"
 
@@ -114,6 +115,28 @@ def row_total(args: CommArgs) -> int | None:
         return None
     total = args.in_elements * width
     return total if total < 1 << 62 else None
+
+
+def implied_size(args: CommArgs) -> int | None:
+    """Return the size of the group that the metadata imply: as stated, one split per rank, or the ratio of a gather's two ends.
+
+    Examples
+    --------
+    >>> base = CommArgs("_allgather_base", "Float", 2, 8, None, None, None, None, None, None, None, None, None, None, None, None)
+    >>> implied_size(base), implied_size(replace(base, name="allreduce"))
+    (4, None)
+    """
+    if args.group_size is not None:
+        return args.group_size
+    for splits in (args.in_splits, args.out_splits):
+        if splits is not None and not splits.cut:
+            return len(splits.values)
+    op, small, large = canonical_op(args.name), args.in_elements, args.out_elements
+    if op == "reduce_scatter":
+        small, large = large, small
+    if op in ("all_gather", "reduce_scatter") and small and large and large % small == 0:
+        return large // small
+    return None
 
 
 def distinct_sequences(records: Iterable[Record]) -> list[Record]:

@@ -106,6 +106,8 @@ class CommArgs:
         writes only the other end: "Dst Rank" of a send, "Src Rank" of a recv.)
     in_rows : int, optional
         Rows (first dimension) of the input tensor, where shapes were recorded.
+    splits_unknown : bool
+        True where the source never writes split sizes, so that their absence does not mean equal parts.
     """
 
     name: str
@@ -124,6 +126,7 @@ class CommArgs:
     source: int | None
     destination: int | None
     in_rows: int | None
+    splits_unknown: bool = False
 
 
 def read_args(raw: msgspec.Raw) -> RawArgs | Unreadable:

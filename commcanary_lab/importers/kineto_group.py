@@ -113,6 +113,10 @@ class GroupDirectory:
                 self._by_name[name] = None
                 self.warnings.append(f"{self.config_name}: group {name} has two different rank lists; neither is used")
 
+    def stated(self, name: str | None) -> tuple[int, ...] | None:
+        """Return the ranks that the table of groups states for a name, in the group's order, whether or not they can be used."""
+        return self._by_name.get(name) if name is not None else None
+
     def members(self, args: CommArgs) -> Members | str:
         """Return the members of the event's group, or why they are unknown."""
         key = (args.group_name, args.group_size, args.group_ranks, args.rank_start, args.rank_stride)

@@ -80,7 +80,8 @@ def measure(args: CommArgs, k: int) -> Size | str:
     ('all_to_all_v', 200, 184, None)
     """
     op = canonical_op(args.name)
-    if args.name.strip().lower().rsplit(":", 1)[-1] in ("barrier", "monitored_barrier", "monitoredbarrier"):
+    base = args.name.strip().lower().rsplit(":", 1)[-1]
+    if base in ("barrier", "monitored_barrier", "monitoredbarrier", "all_reduce_barrier"):
         return Size("barrier", 0, custom=True)
     _, width = dtype_width(args.dtype)
     if width is None:
@@ -100,12 +101,13 @@ def measure(args: CommArgs, k: int) -> Size | str:
     if op in ("send", "recv"):
         return Size("point_to_point", (sent if op == "send" else received) * width)
     if op is None or op == "point_to_point":  # a message without a direction has no ends: kept under its own name
-        return Size(args.name, max(sent, received) * width, custom=True)
+        return Size("reduce" if base == "_reduce_oop" else args.name, max(sent, received) * width, custom=True)
     return Size(op, sent * width) if sent == received else contradiction
 
 
 def _all_to_all(args: CommArgs, sent: int, received: int, width: int, k: int) -> Size:
-    if args.in_splits is None and args.out_splits is None and sent == received and sent % k == 0:
+    even = args.in_splits is None and args.out_splits is None and sent == received and sent % k == 0
+    if even and (k == 1 or not args.splits_unknown):
         return Size("all_to_all", sent * width)
     notes: list[str] = []
     row = sent // args.in_rows if args.in_rows else None

@@ -93,7 +93,9 @@ def calibrate(
         return _ordered(domain, list(events))
     same_host = next(iter(kinds), _SAME_HOST).startswith(_SAME_HOST)
     note = "clocks of the ranks are not calibrated: arrival skew is unknown (--clock-offsets or --align-ends would make it known)"
-    return Clocks(dict.fromkeys(captures, 0), domain, False, () if same_host or len(captures) == 1 else (note,))
+    if same_host or len(captures) == 1 or all(r.start_ns is None for c in captures.values() for r in c.records):
+        return Clocks(dict.fromkeys(captures, 0), domain, False)
+    return Clocks(dict.fromkeys(captures, 0), domain, False, (note,))
 
 
 def _aligned_ends(domain: Mapping[int, str], events: _Events) -> Clocks:
