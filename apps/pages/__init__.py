@@ -6,9 +6,10 @@ from .canary import PAGE as CANARY
 from .minimise import PAGE as MINIMISE
 from .overview import PAGE as OVERVIEW
 from .ranking import PAGE as RANKING
+from .review import PAGE as REVIEW
 from .timeline import PAGE as TIMELINE
 from .traffic import PAGE as TRAFFIC
 
 __all__ = ["PAGES"]
 
-PAGES: tuple[PageSpec, ...] = (OVERVIEW, TRAFFIC, TIMELINE, CANARY, ABLATION, RANKING, MINIMISE)
+PAGES: tuple[PageSpec, ...] = (OVERVIEW, TRAFFIC, TIMELINE, CANARY, ABLATION, RANKING, MINIMISE, REVIEW)

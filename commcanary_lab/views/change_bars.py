@@ -76,16 +76,13 @@ def bar_of(e: Evaluation, warn_fraction: float, label: str = "") -> ChangeBar:
     if e.is_hidden_share:
         before, after = e.baseline or 0.0, e.candidate or 0.0
         allowed = f"a drop of {e.threshold:g} points"
-        drop, warn = before - after, e.threshold * warn_fraction
-        name = label or "hidden share, drop"
-        return ChangeBar(name, drop, e.threshold, warn, "points", f"{before:.2f} %", f"{after:.2f} %", allowed, e.threshold_result)
+        words = f"{before:.2f} %", f"{after:.2f} %", allowed
+        marks = e.threshold, e.threshold * warn_fraction
+        return ChangeBar(label or "hidden share, drop", before - after, *marks, "points", *words, e.threshold_result)
     values = ["absent" if v is None else format_us(v) for v in (e.baseline, e.candidate)]
-    limit: float | None = None
-    warn: float | None = None
     allowed = f"+{e.threshold:g} %, and up to {format_us(e.absolute_threshold_us or 0.0)} whatever the share"
-    if e.baseline:
-        limit = max(e.threshold, 100 * (e.absolute_threshold_us or 0.0) / e.baseline)
-        warn = limit * warn_fraction
+    limit = max(e.threshold, 100 * (e.absolute_threshold_us or 0.0) / e.baseline) if e.baseline else None
+    warn = None if limit is None else limit * warn_fraction
     return ChangeBar(label or e.label, e.change, limit, warn, "%", values[0], values[1], allowed, e.threshold_result)
 
 
@@ -118,7 +115,7 @@ class ChangeBars:
         self._bars.data = {
             "left": [min(0.0, v) for v in value], "right": [max(0.0, v) for v in value],
             "top": [p + 0.27 for p in y], "bottom": [p - 0.27 for p in y], "color": [COLORS[b.result] for b in bars],
-            "at": [max(0.0, v) for v in value], "y": y, "label": self.labels, "before": [b.before for b in bars],
+            "at": [0.0] * len(bars), "y": y, "label": self.labels, "before": [b.before for b in bars],
             "after": [b.after for b in bars], "allowed": [b.allowed for b in bars], "result": [b.result for b in bars],
             "words": ["not defined" if b.change is None else percent(b.change, f" {b.unit}") for b in bars],
         }  # fmt: skip
@@ -135,7 +132,9 @@ class ChangeBars:
         reach = max([*values, *limits[:1], 1.0])
         top = max([reach, *(x for x in limits if x <= 2.5 * reach)])
         low = min([0.0, *values])
-        self.figure.x_range.update(start=low - (0.12 * (top - low) if low < 0 else 0.0), end=top + 0.16 * (top - low))
+        start, end = low - (0.05 * (top - low) if low < 0 else 0.0), top + 0.24 * (top - low)
+        self.figure.x_range.update(start=start, end=end)
+        self._bars.data = {**self._bars.data, "at": [end - 0.01 * (end - start)] * len(bars)}  # in a column of their own
 
     def _figure(self, axis: str) -> Any:
         from bokeh.models import CustomJSTickFormatter, FixedTicker, HoverTool, Range1d, Span
@@ -150,7 +149,7 @@ class ChangeBars:
         f.segment(x0="x", x1="x", y0="y0", y1="y1", source=self._warns, line_color=NEUTRAL, line_width=2, line_dash=[3, 2])
         f.segment(x0="x", x1="x", y0="y0", y1="y1", source=self._limits, line_color=NEUTRAL, line_width=4)
         f.text(
-            x="at", y="y", text="words", source=self._bars, x_offset=8, text_baseline="middle", text_font_size="12.5px",
+            x="at", y="y", text="words", source=self._bars, text_align="right", text_baseline="middle", text_font_size="12.5px",
             text_font_style="bold", text_color=NEUTRAL,
         )  # fmt: skip
         names = {"baseline": "@before", "candidate": "@after", "change": "@words", "allowed": "@allowed", "result": "@result"}

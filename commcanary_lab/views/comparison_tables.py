@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from commcanary_lab.review.comparison import Comparison, percent
@@ -90,19 +91,21 @@ def _frame(result: Comparison) -> pd.DataFrame:
 
 
 def sides_html(c: Comparison, names: tuple[str, str]) -> str:
-    """Return what was compared: both configurations, what differs first, and the notes of the sources."""
+    """Return what was compared: how both sides differ, what they share, and the notes of the sources."""
     a, b = _described(c.base), _described(c.candidate)
-    differing = [k for k in a if a[k] != b[k]]
-    rows = [(k, a[k], b[k], "differs" if k in differing else "") for k in (*differing, *(k for k in a if k not in differing))]
-    title = title_html("What was compared", f"{len(differing)} of {len(a)} properties differ; those come first")
+    rows = [(k, a[k], b[k]) for k in a if a[k] != b[k]]
+    shared = ", ".join(f"{k} {a[k]}" for k in a if a[k] == b[k])
+    title = title_html("What was compared", f"{len(rows)} of {len(a)} properties differ")
+    table_ = rows_html(["", "Baseline", "Candidate"], rows, right=[1, 2]) if rows else ""
     notes = [f"{names[0]}: {n}" for n in c.base.notes] + [f"{names[1]}: {n}" for n in c.candidate.notes if n not in c.base.notes]
-    listed = rows_html(["Notes of the sources"], [(n,) for n in notes]) if notes else ""
-    return f'{title}<div style="height:8px"></div>{rows_html(["", *names, ""], rows)}{listed}'
+    listed = "".join(f"<li>{escape(n)}</li>" for n in notes)
+    same = f'<p class="muted" style="margin-top:8px;font-size:12.5px;overflow-wrap:anywhere">The same on both sides: {escape(shared)}.</p>'
+    return f'{title}<div style="height:6px"></div>{table_}{same}' + (f'<ul style="margin-top:8px">{listed}</ul>' if listed else "")
 
 
 def _described(r: ReportFile) -> dict[str, str]:
-    backend = {k.replace("_", " ").replace(" gbps", ", Gbit/s").replace(" us", ", us"): str(v) for k, v in asdict(r.backend).items()}
-    backend["configuration"] = backend.pop("label")
+    words = {"label": "configuration", "bandwidth_gbps": "bandwidth, Gbit/s", "latency_floor_us": "latency floor, us"}
+    backend = {words.get(k, k.replace("_", " ")): f"{v:g}" if isinstance(v, float) else str(v) for k, v in asdict(r.backend).items()}
     return backend | {
         "cost model": r.model,
         "ablations": ", ".join(r.ablations) or "none",

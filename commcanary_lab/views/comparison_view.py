@@ -81,7 +81,8 @@ class ReportsView:
         self._captions = {scope: html("") for scope in self._parts}
         self._values = ValuesTable(result)
         self._sides = html("")
-        self.cards: list[Any] = [self._first_row(), *self._localisation(), *self._distribution(), self._values.card, paper(self._sides)]
+        left = [self._whole_card(), self._distribution()]
+        self.cards: list[Any] = [_columns(left, [paper(self._why), paper(self._sides)], 58), *self._localisation(), self._values.card]
         self.update(result)
 
     def update(self, result: Comparison) -> None:
@@ -96,26 +97,25 @@ class ReportsView:
         self._values.update(result)
         self._sides.object = f'<div class="cl">{sides_html(result, self.names)}</div>'
 
-    def _first_row(self) -> Any:
-        """Chart of the whole workload, and the reasons beside it."""
+    def _whole_card(self) -> Any:
+        """Chart of the whole workload against the policy."""
         title = title_html("Change against the policy", "Exposed latency: what compute does not hide", "model", facts(self.result))
-        chart = paper(html(title + CHANGE_LEGEND), self._bars.pane)
-        return _beside(chart, paper(self._why), 58)
+        return paper(html(title + CHANGE_LEGEND), self._bars.pane)
 
     def _localisation(self) -> list[Any]:
         """One card per scope; side by side where there are both."""
         cards = [paper(self._captions[scope], chart.pane) for scope, chart in self._parts.items()]
         return [_beside(cards[0], cards[1], 50)] if len(cards) == 2 else cards
 
-    def _distribution(self) -> list[Any]:
+    def _distribution(self) -> Any:
         before, after = self.result.base.exposed_us, self.result.candidate.exposed_us
         subtitle = "Every event of every iteration; the tail is at the bottom"
         if before is None or after is None or not len(before) or not len(after):
             why = "The reports hold no samples. Simulate with --samples to see the whole distribution."
-            return [paper(html(title_html("Distribution of the exposed latency", why)))]
+            return paper(html(title_html("Distribution of the exposed latency", why)))
         chart = BeforeAfter(before, after, "exposed latency")
         title = title_html("Distribution of the exposed latency", subtitle, "model", f"{len(before):,} and {len(after):,} samples")
-        return [paper(html(title + SIDES_LEGEND), chart.pane)]
+        return paper(html(title + SIDES_LEGEND), chart.pane)
 
 
 def _beside(left: Any, right: Any, share: int) -> Any:
@@ -124,6 +124,18 @@ def _beside(left: Any, right: Any, share: int) -> Any:
         fill(card, flex=f"{part} 1 0px", **{"min-width": "0"})
         card.margin = margin
     return panel().Row(left, right, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
+
+
+def _columns(left: list[Any], right: list[Any], share: int) -> Any:
+    """Two columns of cards that end at the same height."""
+    sides = []
+    for cards, part, margin in ((left, share, (0, 16, 0, 0)), (right, 100 - share, 0)):
+        fill(cards[-1], flex="1 1 auto")
+        for card in cards[:-1]:
+            card.margin = (0, 0, 16, 0)
+        styles = {"flex": f"{part} 1 0px", "min-width": "0", "align-self": "stretch"}
+        sides.append(panel().Column(*cards, sizing_mode="stretch_width", margin=margin, styles=styles))
+    return panel().Row(*sides, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
 
 
 def _whole(c: Comparison) -> list[ChangeBar]:

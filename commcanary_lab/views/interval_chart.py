@@ -8,10 +8,11 @@ from typing import Any
 from commcanary_lab.review.comparison import percent
 from commcanary_lab.review.measured import MeasuredRow
 from commcanary_lab.units import format_us
+from commcanary_lab.views.group_labels import ranks_text
 from commcanary_lab.views.plot_frame import frame, pane
 from commcanary_lab.views.theme import FAIL, NEUTRAL
 
-__all__ = ["INTERVAL_LEGEND", "MAX_ROWS", "IntervalChart"]
+__all__ = ["INTERVAL_LEGEND", "MAX_ROWS", "IntervalChart", "row_labels"]
 
 #: Operations with the largest share of the measured time are drawn; the rest is in the table.
 MAX_ROWS = 20
@@ -36,6 +37,22 @@ INTERVAL_LEGEND = (
 )
 
 
+def row_labels(rows: Sequence[MeasuredRow]) -> list[str]:
+    """Return a name for each row; groups of the same name are told apart by their ranks.
+
+    Examples
+    --------
+    >>> import commcanary_lab as lab
+    >>> gloo = lab.samples.gloo4()
+    >>> row_labels(lab.compare(gloo, gloo).rows)[:2]
+    ['all_reduce 256 KiB on tp (ranks 0-1)', 'all_reduce 256 KiB on tp (ranks 0-1)']
+    """
+    members: dict[str, set[tuple[int, ...]]] = {}
+    for r in rows:
+        members.setdefault(r.label, set()).add(r.members)
+    return [f"{r.label} ({ranks_text(r.members)})" if len(members[r.label]) > 1 else r.label for r in rows]
+
+
 class IntervalChart:
     """The chart of one quantile; `update` shows other rows of the same operations.
 
@@ -50,7 +67,7 @@ class IntervalChart:
     def __init__(self, rows: Sequence[MeasuredRow], limit: float) -> None:
         from bokeh.models import BoxAnnotation, ColumnDataSource
 
-        self.labels = [r.label for r in rows[:MAX_ROWS]]
+        self.labels = row_labels(rows)[:MAX_ROWS]
         self._lines, self._dots, self._hollow = ColumnDataSource(), ColumnDataSource(), ColumnDataSource()
         self._band = BoxAnnotation(fill_color=NEUTRAL, fill_alpha=0.16, line_color=None)
         self.figure = self._figure()
@@ -71,7 +88,7 @@ class IntervalChart:
             "dash": ["4 3" if r.verdict == "inconclusive" else "solid" for r, _, _ in spans],
         }  # fmt: skip
         for source, hollow in ((self._dots, False), (self._hollow, True)):
-            source.data = _marks([d for d in drawn if (d[0].verdict == "inconclusive") == hollow], cap)
+            source.data = _marks([d for d in drawn if (d[0].verdict == "inconclusive") == hollow], self.labels[::-1], cap)
 
     def _figure(self) -> Any:
         from bokeh.models import CustomJSTickFormatter, FixedTicker, HoverTool, Range1d, Span
@@ -112,7 +129,7 @@ def _reach(rows: Sequence[MeasuredRow], limit: float) -> float:
     return max(1.5 * limit, min(sizes[-1] if sizes else 0.0, 1.6 * usual), 1.0) * 1.1
 
 
-def _marks(placed: Sequence[tuple[MeasuredRow, int]], cap: float) -> dict[str, list[Any]]:
+def _marks(placed: Sequence[tuple[MeasuredRow, int]], labels: Sequence[str], cap: float) -> dict[str, list[Any]]:
     rows = [r for r, _ in placed]
     changes = [r.change_pct or 0.0 for r in rows]
     intervals = [r.change_interval for r in rows]
@@ -121,7 +138,7 @@ def _marks(placed: Sequence[tuple[MeasuredRow, int]], cap: float) -> dict[str, l
         "y": [y for _, y in placed],
         "edge": [cap * 1.1] * len(rows),
         "color": [COLORS[r.verdict] for r in rows],
-        "label": [r.label for r in rows],
+        "label": [labels[y] for _, y in placed],
         "before": [f"{format_us(r.a_us or 0.0)} ({r.count_a:,} measured)" for r in rows],
         "after": [f"{format_us(r.b_us or 0.0)} ({r.count_b:,} measured)" for r in rows],
         "words": [percent(c) for c in changes],

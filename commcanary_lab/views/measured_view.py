@@ -12,7 +12,7 @@ from commcanary_lab.views.before_after import SIDES_LEGEND, BeforeAfter
 from commcanary_lab.views.comparison_tables import result_cell
 from commcanary_lab.views.comparison_words import facts, reasons_html
 from commcanary_lab.views.extra import material, panel
-from commcanary_lab.views.interval_chart import INTERVAL_LEGEND, MAX_ROWS, IntervalChart
+from commcanary_lab.views.interval_chart import INTERVAL_LEGEND, MAX_ROWS, IntervalChart, row_labels
 from commcanary_lab.views.markup import html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import paper
@@ -109,7 +109,7 @@ class MeasuredView:
         self._curves.show(*self.result.samples[index])
         text = f"{r.metric} {percent(r.change_pct)}: {r.reason}. A click in the table below shows another operation"
         counts = f"{r.count_a:,} and {r.count_b:,} measured"
-        title = title_html(f"Distribution of {r.label}", text, self.result.origin, counts)
+        title = title_html(f"Distribution of {row_labels(self.result.rows)[index]}", text, self.result.origin, counts)
         self._curves_title.object = f'<div class="cl">{title}{SIDES_LEGEND}</div>'
 
     # -- table --------------------------------------------------------------------------------------------------------
@@ -151,11 +151,12 @@ def _frame(result: MeasuredComparison) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
+    labels = row_labels(result.rows)
     for i in _ordered(result):
         r = result.rows[i]
         rows.append(
             {
-                "operation": r.label,
+                "operation": labels[i],
                 "metric": r.metric,
                 "measured": f"{r.count_a:,} / {r.count_b:,}",
                 "baseline": "" if r.a_us is None else format_us(r.a_us),
