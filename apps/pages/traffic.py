@@ -8,8 +8,11 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
+from commcanary_lab.trace import Trace
+from commcanary_lab.trace.timing import clock_ns, timing_mode
 from commcanary_lab.traffic import TrafficMatrix, build_matrix
-from commcanary_lab.units import format_bytes, format_count
+from commcanary_lab.traffic.windows import in_window
+from commcanary_lab.units import format_bytes, format_count, format_ns
 from commcanary_lab.views.fabric_panel import FabricPanel
 from commcanary_lab.views.heatmap import TrafficView
 from commcanary_lab.views.import_coverage import notes_html
@@ -25,10 +28,12 @@ __all__ = ["PAGE"]
 
 @dataclass(frozen=True)
 class Data:
-    """The matrix of the open trace."""
+    """The open trace and its matrix."""
 
     name: str
+    trace: Trace
     matrix: TrafficMatrix
+    length_ns: int | None
 
 
 def gather(workspace: Workspace, selection: Selection) -> Data:
@@ -41,49 +46,91 @@ def gather(workspace: Workspace, selection: Selection) -> Data:
         _ = m.cells, m.sum_bytes  # computed here, not while a page is drawn
         return m
 
-    return Data(name, workspace.derived(name, "matrix", matrix))
+    timed = len(trace) > 1 and timing_mode(trace) != "none"
+    return Data(name, trace, workspace.derived(name, "matrix", matrix), int(clock_ns(trace)[-1]) if timed else None)
 
 
 def build(data: Data, session: Session) -> Built:
     """Make the page."""
     m = data.matrix
-    top = head(f"{data.name} · {m.source}", answer(m, None), _figures(m))
     if not len(m.cells):
+        top = head(f"{data.name} · {m.source}", answer(m, None), _figures(m))
         return Built([top, empty("No bytes between ranks", "No event of this trace moves bytes whose sender and receiver are known.")])
-    sizes = node_sizes(m.n)
-    per_node = pmui.Select(
-        label="GPUs per node",
-        options={"not grouped": 0, **{str(k): k for k in sizes}},
-        value=_chosen_size(session, sizes, 8 if 8 in sizes and m.n > 8 else 0),
-        size="small",
-        variant="outlined",
-        sizing_mode="stretch_width",
-        margin=(0, 0, 14, 0),
-    )
-    scale = pmui.RadioButtonGroup(
-        label="", options={"Logarithmic": True, "Linear": False}, value=spread(m) > 20, size="small", sizing_mode="stretch_width", margin=0
-    )
-    view = TrafficView(m, log=scale.value, gpus_per_node=per_node.value or None)
-
-    fabric = pn.Column(_fabric(m, per_node.value), sizing_mode="stretch_width", margin=0)
-
-    def regroup(event: Any) -> None:
-        view.update(gpus_per_node=event.new or None)
-        top.object = head(f"{data.name} · {m.source}", answer(m, event.new or None), _figures(m, event.new or None)).object
-        fabric.objects = [_fabric(m, event.new)]
-        session.choose("gpus_per_node", str(event.new))
-
-    scale.param.watch(lambda e: view.update(log=e.new), "value")
-    per_node.param.watch(regroup, "value")
-    if per_node.value:
-        top.object = head(f"{data.name} · {m.source}", answer(m, per_node.value), _figures(m, per_node.value)).object
-    view.heatmap_card.margin = (0, GAP, 0, 0)
-    fill(view.heatmap_card)
-    fill(view.links_card, flex="1 1 0px", **{"min-width": "0"})
-    pair = pn.Row(view.heatmap_card, view.links_card, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
+    page = _Page(data, session)
     notes = notes_html(m.notes, ())
-    cards = [top, pair, fabric, view.bars_card, *([paper(html(notes))] if notes else [])]
-    return Built(cards, [per_node, sidebar_label("Colour scale"), scale])
+    cards = [page.top, page.pair, page.fabric, page.bars, *([paper(html(notes))] if notes else [])]
+    return Built(cards, page.controls)
+
+
+class _Page:
+    """The parts that follow the controls: the matrix of the chosen time, and what is said about it."""
+
+    def __init__(self, data: Data, session: Session) -> None:
+        self.data = data
+        self.session = session
+        self.matrix = data.matrix
+        sizes = node_sizes(self.matrix.n)
+        wide = {"size": "small", "sizing_mode": "stretch_width"}
+        self.per_node = pmui.Select(
+            label="GPUs per node",
+            options={"not grouped": 0, **{str(k): k for k in sizes}},
+            value=_chosen_size(session, sizes, 8 if 8 in sizes and self.matrix.n > 8 else 0),
+            variant="outlined",
+            margin=(0, 0, 14, 0),
+            **wide,
+        )
+        self.scale = pmui.RadioButtonGroup(
+            label="", options={"Logarithmic": True, "Linear": False}, value=spread(self.matrix) > 20, margin=(0, 0, 14, 0), **wide
+        )
+        self.controls = [self.per_node, sidebar_label("Colour scale"), self.scale]
+        if data.length_ns:
+            self.time = pmui.IntRangeSlider(
+                label="Starts within, % of the trace", start=0, end=100, value=(0, 100), margin=(0, 10), **wide
+            )
+            self.time.param.watch(lambda _: self._at_time(), "value_throttled")
+            self.controls += [sidebar_label("Time"), self.time]
+        self.top = html("")
+        self.pair = pn.Row(sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
+        self.bars, self.fabric = (pn.Column(sizing_mode="stretch_width", margin=0) for _ in range(2))
+        self._draw()
+        self.scale.param.watch(lambda e: self.view.update(log=e.new), "value")
+        self.per_node.param.watch(self._regroup, "value")
+
+    def _draw(self) -> None:
+        self.view = TrafficView(self.matrix, log=self.scale.value, gpus_per_node=self.per_node.value or None)
+        self.view.heatmap_card.margin = (0, GAP, 0, 0)
+        fill(self.view.heatmap_card)
+        fill(self.view.links_card, flex="1 1 0px", **{"min-width": "0"})
+        self.pair.objects = [self.view.heatmap_card, self.view.links_card]
+        self.bars.objects = [self.view.bars_card]
+        self._describe()
+
+    def _describe(self) -> None:
+        m, per_node = self.matrix, self.per_node.value or None
+        self.top.object = head(f"{self.data.name} · {m.source}{self._window()}", answer(m, per_node), _figures(m, per_node)).object
+        self.fabric.objects = [_fabric(m, per_node or 0)]
+
+    def _regroup(self, event: Any) -> None:
+        self.view.update(gpus_per_node=event.new or None)
+        self._describe()
+        self.session.choose("gpus_per_node", str(event.new))
+
+    def _window(self) -> str:
+        if self.matrix is self.data.matrix:
+            return ""
+        low, high = self._bounds()
+        return f" · events that start from {format_ns(low)} to {format_ns(high)}"
+
+    def _bounds(self) -> tuple[int, int]:
+        length = self.data.length_ns or 0
+        low, high = self.time.value
+        return length * low // 100, length * high // 100
+
+    def _at_time(self) -> None:
+        low, high = self._bounds()
+        whole = tuple(self.time.value) == (0, 100) or low >= high
+        self.matrix = self.data.matrix if whole else build_matrix(in_window(self.data.trace, low, high + 1))
+        self._draw()
 
 
 def _chosen_size(session: Session, sizes: list[int], default: int) -> int:
