@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.errors import InputError
+from commcanary_lab.errors import InputError, RefusedError
 from commcanary_lab.inspect.grouping import Grouping, group_by, group_codes, sums, text_codes
 from commcanary_lab.layout import Layout
 from commcanary_lab.trace import ProcessGroup, Trace
@@ -64,7 +65,8 @@ def build_matrix(
     UsageError
         On an unknown algorithm, a ring order that does not fit the groups, or an algorithm that needs to know the nodes.
     RefusedError
-        If an algorithm is not defined for the way a group lies on its nodes.
+        If an algorithm is not defined for the way a group lies on its nodes, or the source says of none of its collectives who sends
+        what to whom.
     LimitError
         If an all-to-all connects too many pairs of ranks.
 
@@ -77,6 +79,8 @@ def build_matrix(
     >>> m.links(), m.sum_bytes == 2 * (3 - 1) * 48
     ([Link(src=0, dst=1, size_bytes=64.0), Link(src=1, dst=4, size_bytes=64.0), Link(src=4, dst=0, size_bytes=64.0)], True)
     """
+    if not len(trace) and trace.unsized:
+        raise _nothing_known(trace)
     ring_order = stated_order(trace) if ring_order is None else ring_order
     chosen = choose(algorithm)
     e = _Events.of(trace, chosen)
@@ -280,6 +284,19 @@ def _why(e: _Events, op: int) -> str:
     if e.names[op] == ALL_TO_ALL_V:
         return "the splits are unknown"
     return "the root is unknown" if e.algorithm[op] is not None else "the traffic of this operation is not defined"
+
+
+def _nothing_known(trace: Trace) -> RefusedError:
+    """Every collective lacks its size or members: an empty matrix would look like an answer."""
+    reasons = Counter(row.reason.partition(" (")[0] for row in trace.unsized)
+    size = sum(row.size_bytes or 0 for row in trace.unsized)
+    said = "; ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
+    known = f", {format_bytes(size)} in all" if size else ""
+    return RefusedError(
+        f"{_many(len(trace.unsized), 'collective')}{known}, and of none does the source say who sends what to whom: {said}",
+        file=trace.coverage.files[0] if len(trace.coverage.files) == 1 else None,
+        remedy=next((note for note in trace.notes if note.startswith("to attribute")), "give sizes and members, or a layout"),
+    )
 
 
 def _many(count: int, noun: str) -> str:
