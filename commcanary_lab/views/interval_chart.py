@@ -45,7 +45,7 @@ def row_labels(rows: Sequence[MeasuredRow]) -> list[str]:
     >>> import commcanary_lab as lab
     >>> gloo = lab.samples.gloo4()
     >>> row_labels(lab.compare(gloo, gloo).rows)[:2]
-    ['all_reduce 256 KiB on tp (ranks 0-1)', 'all_reduce 256 KiB on tp (ranks 0-1)']
+    ['all_reduce 256 KiB on tp (0-1)', 'all_reduce 256 KiB on tp (0-1)']
     """
     members: dict[str, set[tuple[int, ...]]] = {}
     for r in rows:
@@ -83,7 +83,7 @@ class IntervalChart:
         drawn = [(r, len(shown) - 1 - i) for i, r in enumerate(shown) if r.change_pct is not None]
         spans = [(r, y, r.change_interval) for r, y in drawn if r.change_interval is not None]
         self._lines.data = {
-            "x0": [max(-cap, i.low) for _, _, i in spans], "x1": [min(cap, i.high) for _, _, i in spans],
+            "x0": [_inside(i.low, cap) for _, _, i in spans], "x1": [_inside(i.high, cap) for _, _, i in spans],
             "y": [y for _, y, _ in spans], "color": [COLORS[r.verdict] for r, _, _ in spans],
             "dash": ["4 3" if r.verdict == "inconclusive" else "solid" for r, _, _ in spans],
         }  # fmt: skip
@@ -117,6 +117,10 @@ class IntervalChart:
         return f
 
 
+def _inside(value: float, cap: float) -> float:
+    return min(cap, max(-cap, value))
+
+
 def _reach(rows: Sequence[MeasuredRow], limit: float) -> float:
     """One interval that is ten times as wide as the others must not flatten them: it leaves the frame."""
     sizes = []
@@ -134,7 +138,7 @@ def _marks(placed: Sequence[tuple[MeasuredRow, int]], labels: Sequence[str], cap
     changes = [r.change_pct or 0.0 for r in rows]
     intervals = [r.change_interval for r in rows]
     return {
-        "x": [min(cap, max(-cap, c)) for c in changes],
+        "x": [_inside(c, cap) for c in changes],
         "y": [y for _, y in placed],
         "edge": [cap * 1.1] * len(rows),
         "color": [COLORS[r.verdict] for r in rows],
