@@ -44,7 +44,12 @@ def copy_samples(target: Path) -> int:
     """Copy traces and folders of shards; returns the number of files written."""
     written = 0
     for source in sorted(p for p in SAMPLES.rglob("*") if p.is_file()):
-        place = target / source.relative_to(SAMPLES)
+        folder, *rest = source.relative_to(SAMPLES).parts
+        if folder == "fabric_job":  # one artifact per source of the job; the layout is for the command line
+            if len(rest) < 2:
+                continue
+            folder, rest = f"fabric_job.{rest[0]}", rest[1:]
+        place = target.joinpath(folder, *rest)
         place.parent.mkdir(parents=True, exist_ok=True)
         written += put(place, source.read_bytes())
     return written
