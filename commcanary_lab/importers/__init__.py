@@ -100,6 +100,7 @@ FORMATS = (
     Format(
         "nccl_inspector_prometheus", "inspector_prom", "NCCL Inspector Prometheus text", ("prometheus",), options=frozenset(), mark=b"nccl_"
     ),
+    Format("chakra_et", "chakra_et", "Chakra execution trace", ("chakra",), options=frozenset({"ranks"})),
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from commcanary_lab.errors import FormatError, InputError
 from commcanary_lab.limits import DEFAULT, Limits
 
-__all__ = ["HEAD_BYTES", "PACKERS", "LineIndex", "SourceBytes", "line_of", "peek", "read_source"]
+__all__ = ["HEAD_BYTES", "PACKERS", "LineIndex", "SourceBytes", "line_of", "peek", "read_source", "refuse_archive"]
 
 #: How much of the decompressed file the recognisers look at.
 HEAD_BYTES = 64 << 10
@@ -79,9 +79,21 @@ def read_source(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Sourc
     for magic, packer in PACKERS.items():
         if raw.startswith(magic):
             raise FormatError(f"the file is packed with {packer}", file=name, remedy="unpack it first; plain files and gzip are read")
-    if not raw.startswith(_GZIP):
-        return SourceBytes(raw)
-    return _gunzip(raw, name, limits)
+    source = _gunzip(raw, name, limits) if raw.startswith(_GZIP) else SourceBytes(raw)
+    refuse_archive(source.data, name)
+    return source
+
+
+def refuse_archive(head: bytes, file: str) -> None:
+    """Refuse a tar archive by its first bytes: its members are the sources, and they have names that matter.
+
+    Raises
+    ------
+    FormatError
+        If it is one.
+    """
+    if head[257:262] == b"ustar":
+        raise FormatError("the file is a tar archive", file=file, remedy="extract it first, and give the files or their directory")
 
 
 def _gunzip(raw: bytes, name: str, limits: Limits) -> SourceBytes:

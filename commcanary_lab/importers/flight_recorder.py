@@ -22,7 +22,7 @@ from commcanary_lab.importers.json_source import decode_json, shown
 from commcanary_lab.importers.kineto_args import CommArgs
 from commcanary_lab.importers.kineto_group import GroupDirectory, Members
 from commcanary_lab.importers.rank_files import Claim, rank_in_name, ranks_of
-from commcanary_lab.importers.rank_rows import RankRows
+from commcanary_lab.importers.rank_rows import RankRows, level_durations
 from commcanary_lab.importers.safe_pickle import is_pickle, load_plain
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
@@ -101,7 +101,7 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     numbers, warnings = ranks_of([Claim(p, named=rank_in_name(p, trailing_first=True), why_not=why) for p in paths], ranks)
     completed = _completed(files)
     captures = [_capture(f, rank, completed, limits) for f, rank in zip(files, numbers, strict=True)]
-    trace = merge_captures(_level_durations(captures), source_format=FORMAT)
+    trace = merge_captures(level_durations(captures), source_format=FORMAT)
     # calibrated clocks would not help: these are times of enqueueing
     trace = replace(trace, notes=tuple(n for n in trace.notes if not n.startswith("clocks of the ranks are not calibrated")))
     notes = [ISSUED] if len(trace) else []
@@ -216,25 +216,3 @@ def _with_peer(entry: Entry, args: CommArgs, groups: GroupDirectory, rank: int) 
         return args
     source, destination = (members.in_order[end] for end in entry.ends)
     return replace(args, source=source, destination=destination)
-
-
-def _level_durations(captures: list[RankCapture]) -> list[RankCapture]:
-    """Drop the time of an event that only some of its ranks measured: a latency over a part of them would be wrong."""
-    known: dict[tuple[object, ...], set[bool]] = defaultdict(set)
-    counts: list[list[tuple[object, ...]]] = []
-    for c in captures:
-        positions: Counter[tuple[object, ...]] = Counter()
-        keys: list[tuple[object, ...]] = []
-        for r in c.records:
-            message = (r.members, r.group, r.sender, r.receiver, r.tag)
-            key = (*message, r.sequence if r.sender is None else positions[message])
-            positions[message] += 1
-            keys.append(key)
-            known[key].add(r.duration_ns is None)
-        counts.append(keys)
-    if all(len(states) == 1 for states in known.values()):
-        return captures
-    return [
-        replace(c, records=[replace(r, duration_ns=None) if len(known[k]) > 1 else r for r, k in zip(c.records, keys, strict=True)])
-        for c, keys in zip(captures, counts, strict=True)
-    ]

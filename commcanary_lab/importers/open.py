@@ -10,7 +10,7 @@ from typing import Any
 from commcanary_lab._collector import collector_paused
 from commcanary_lab.errors import FormatError, InputError, Problem, UsageError
 from commcanary_lab.importers import FORMATS, Format, format_named, known_formats
-from commcanary_lab.importers._text import PACKERS, peek, read_source
+from commcanary_lab.importers._text import PACKERS, peek, read_source, refuse_archive
 from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.model import Trace
@@ -156,6 +156,7 @@ def recognise_file(path: _Path, limits: Limits = DEFAULT) -> Format:
         If no format recognises it; the message lists the known formats.
     """
     head = peek(path)
+    refuse_archive(head, str(path))
     for candidate in FORMATS:
         if candidate.recognise(head):
             return candidate

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from commcanary_lab.importers.comm_events import Refusal, Timed, describe, distinct_sequences
 from commcanary_lab.importers.kineto_args import CommArgs, Unreadable
@@ -13,7 +13,7 @@ from commcanary_lab.trace.model import ImportCoverage, UnsizedRow
 from commcanary_lab.trace.ops import ALL_TO_ALL_V
 from commcanary_lab.trace.records import RankCapture, Record
 
-__all__ = ["RankRows"]
+__all__ = ["RankRows", "level_durations"]
 
 _EXPECTED_CUSTOM = frozenset({"barrier", ALL_TO_ALL_V, "reduce"})
 _MAX_WARNED = 20
@@ -118,3 +118,25 @@ class RankRows:
             warnings=(*warnings, *problems),
             coverage=ImportCoverage(read, len(self.records), dict(sorted(self.skipped.items())), (self.rank,), (self.file,)),
         )
+
+
+def level_durations(captures: list[RankCapture]) -> list[RankCapture]:
+    """Drop the time of an event that only some of its ranks measured: a latency over a part of them would be wrong."""
+    known: dict[tuple[object, ...], set[bool]] = defaultdict(set)
+    counts: list[list[tuple[object, ...]]] = []
+    for c in captures:
+        positions: Counter[tuple[object, ...]] = Counter()
+        keys: list[tuple[object, ...]] = []
+        for r in c.records:
+            message = (r.members, r.group, r.sender, r.receiver, r.tag)
+            key = (*message, r.sequence if r.sender is None else positions[message])
+            positions[message] += 1
+            keys.append(key)
+            known[key].add(r.duration_ns is None)
+        counts.append(keys)
+    if all(len(states) == 1 for states in known.values()):
+        return captures
+    return [
+        replace(c, records=[replace(r, duration_ns=None) if len(known[k]) > 1 else r for r, k in zip(c.records, keys, strict=True)])
+        for c, keys in zip(captures, counts, strict=True)
+    ]
