@@ -105,7 +105,8 @@ class RankingView:
             raise UsageError(f"{self.metric!r} decides no ranking", remedy=f"choose one of {', '.join(METRIC_WORDS)}")
         self._matrices.object = _cl(matrices_html(self.pairs, self.metric, self.origin, self.coverage))
         self._order.object = _cl(order_html(self.pairs, self.origin, self.coverage))
-        self._pairs_title.object = _cl(title_html("Decisions", _counted(self.pairs)))
+        covered = coverage_text(self.coverage) if self.coverage is not None else None
+        self._pairs_title.object = _cl(title_html("Decisions", _counted(self.pairs), self.origin, covered))
 
 
 def _cl(content: str) -> str:
@@ -116,7 +117,9 @@ def _counted(pairs: Sequence[RankedPair]) -> str:
     different = sum(p.agrees is False for p in pairs)
     ties = sum(p.source == "tie" for p in pairs)
     text = f"{len(pairs):,} decisions (pair x metric), {ties:,} of them ties in the source"
-    return f"{text}; {different:,} differ, these first" if any(p.canary is not None for p in pairs) else text
+    if all(p.canary is None for p in pairs):
+        return text
+    return f"{text}; {different:,} differ, these first" if different else f"{text}; the canary decides all of them alike"
 
 
 # -- matrices ---------------------------------------------------------------------------------------------------------
