@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from commcanary_lab.commands.inputs import Format, Json, LayoutFile, Paths, check_output, load_events, load_layout
+from commcanary_lab.commands.matrices import Algorithm_, GpusPerNode, RingOrder_, parse_algorithm, parse_order
 from commcanary_lab.commands.output import busy, emit_json, say, table
 from commcanary_lab.units import format_bytes
 
 if TYPE_CHECKING:
     from commcanary_lab.traffic import Diagnosis, FabricVerdict, Placement, TrafficMatrix
 
-__all__ = ["GpusPerNode", "parse_algorithm", "parse_order", "register"]
+__all__ = ["register"]
 
-GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", help="GPUs per node; also from the layout file.")]
 _Spine = Annotated[float, typer.Option("--spine", help="Bandwidth of the spine over that of a fat tree, 0 to 1.")]
 _Pxn = Annotated[bool, typer.Option("--pxn", help="Count PXN: messages change rails inside the sending node.")]
-_Algorithm = Annotated[str | None, typer.Option("--algorithm", help="Attribution algorithm, or op=algorithm,...")]
-_RingOrder = Annotated[str | None, typer.Option("--ring-order", metavar="R,R,...", help="Order of ranks in every ring.")]
 
 layouts = typer.Typer(name="layout", no_args_is_help=True, help="Layout files: which ranks form which group.", rich_markup_mode=None)
 
@@ -42,8 +40,8 @@ def fabric(
     gpus_per_node: GpusPerNode = None,
     spine: _Spine = 0.1,
     pxn: _Pxn = False,
-    algorithm: _Algorithm = None,
-    ring_order: _RingOrder = None,
+    algorithm: Algorithm_ = None,
+    ring_order: RingOrder_ = None,
     moe_skew: Annotated[float, typer.Option("--moe-skew", help="Skew of the expert exchange; 0 is uniform.")] = 0.0,
     link_gb_s: Annotated[float | None, typer.Option("--link-gb-s", help="Capacity of one network card per direction, GB/s.")] = None,
     step_time_s: Annotated[float | None, typer.Option("--step-time-s", help="Seconds in which the bytes travel.")] = None,
@@ -79,28 +77,6 @@ def _matrix(
         raise UsageError("nobody says how many GPUs a node has", remedy="give --gpus-per-node, or --layout with a file that has it")
     trace = load_events(paths, format=format, layout=layout)
     return build_matrix(trace, algorithm=parse_algorithm(algorithm), ring_order=parse_order(ring_order), placement=place), place
-
-
-def parse_algorithm(text: str | None) -> str | dict[str, str] | None:
-    """Parse ``ring`` or ``all_reduce=ring,...``."""
-    if text is None or "=" not in text:
-        return text
-    from commcanary_lab.errors import UsageError
-
-    pairs = [pair.split("=", 1) for pair in text.split(",")]
-    if any(len(pair) != 2 for pair in pairs):
-        raise UsageError(f"--algorithm {text!r} is not op=algorithm,...", remedy="write for example --algorithm all_reduce=ring")
-    return {op: name for op, name in pairs}
-
-
-def parse_order(text: str | None) -> list[int] | None:
-    """Parse ``0,4,1,5``."""
-    from commcanary_lab.errors import UsageError
-
-    try:
-        return None if text is None else [int(r) for r in text.split(",")]
-    except ValueError:
-        raise UsageError(f"--ring-order {text!r} is not a list of ranks", remedy="write for example --ring-order 0,4,1,5") from None
 
 
 def _fabric_json(v: FabricVerdict) -> dict[str, Any]:
@@ -229,8 +205,8 @@ def diagnose(
     gpus_per_node: GpusPerNode = None,
     spine: _Spine = 0.1,
     pxn: _Pxn = False,
-    algorithm: _Algorithm = None,
-    ring_order: _RingOrder = None,
+    algorithm: Algorithm_ = None,
+    ring_order: RingOrder_ = None,
     max_imbalance: Annotated[float, typer.Option("--max-imbalance", help="Largest over mean column that still counts as even.")] = 1.25,
     json: Json = False,
 ) -> None:
@@ -347,8 +323,8 @@ def export(
     kind: Annotated[str, typer.Argument(help="nccl-tests: matrix files of an all-to-all-v benchmark.", show_default=False)],
     source: Annotated[Path, typer.Argument(help="Canary or trace.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="Directory of the files.", show_default=False)],
-    algorithm: _Algorithm = None,
-    ring_order: _RingOrder = None,
+    algorithm: Algorithm_ = None,
+    ring_order: RingOrder_ = None,
     gpus_per_node: GpusPerNode = None,
     layout: LayoutFile = None,
     skip_unsupported: Annotated[bool, typer.Option("--skip-unsupported", help="Leave out what the format cannot say.")] = False,

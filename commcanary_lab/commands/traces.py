@@ -1,4 +1,4 @@
-"""Verbs on traces: open, ops, stragglers, diff, traffic, capture."""
+"""Verbs on traces: open, ops, stragglers, diff, capture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from commcanary_lab.commands.inputs import Format, Json, LayoutFile, Paths, check_output, load_events, load_layout, load_trace
+from commcanary_lab.commands.inputs import Format, Json, LayoutFile, Paths, check_output, load_events, load_trace
 from commcanary_lab.commands.output import busy, emit_json, say, table
 from commcanary_lab.units import format_bytes, format_us
 
@@ -28,7 +28,6 @@ def register(app: typer.Typer) -> None:
     app.command()(ops)
     app.command()(stragglers)
     app.command()(diff)
-    app.command()(traffic)
     app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(capture)
 
 
@@ -211,74 +210,6 @@ def diff(
         title=f"A: {a.name}   B: {b.name}",
     )
     _notes(found.notes)
-
-
-def traffic(
-    paths: Paths,
-    format: Format = None,
-    layout: LayoutFile = None,
-    algorithm: Annotated[str | None, typer.Option("--algorithm", help="Attribution algorithm, or op=algorithm,...")] = None,
-    ring_order: Annotated[str | None, typer.Option("--ring-order", metavar="R,R,...", help="Order of ranks in every ring.")] = None,
-    top: Annotated[int, typer.Option("--top", min=0, help="Links to print.")] = 20,
-    output: _Output = None,
-    json: Json = False,
-) -> None:
-    """Who sends what to whom: the traffic matrix M, as links."""
-    from commcanary_lab.errors import UsageError
-    from commcanary_lab.traffic import build_matrix
-
-    node_of = load_layout(layout)
-    try:
-        order = None if ring_order is None else [int(r) for r in ring_order.split(",")]
-    except ValueError:
-        raise UsageError(f"--ring-order {ring_order!r} is not a list of ranks", remedy="write for example --ring-order 0,4,1,5") from None
-    check_output(output, *paths)
-    trace = load_events(paths, format=format, layout=layout)
-    m = build_matrix(trace, algorithm=_algorithm(algorithm), ring_order=order)
-    if output is not None:
-        m.write(output)
-    links = m.links()
-    if json:
-        emit_json(
-            {
-                "ranks": len(m.ranks),
-                "records": m.records,
-                "payload_bytes": m.payload_bytes,
-                "matrix_sum_bytes": m.sum_bytes,
-                "links": [{"src": x.src, "dst": x.dst, "bytes": x.size_bytes} for x in links],
-                "source": m.source,
-                "algorithm": m.algorithm,
-                "ring_order": m.ring_order,
-                "unattributed_bytes": m.unattributed_bytes,
-                "notes": list(m.notes),
-                "origin": m.origin,
-                "import_coverage": {"read": m.coverage.read, "used": m.coverage.used, "skipped": dict(m.coverage.skipped)},
-                **({} if node_of is None else {"gpus_per_node": node_of.gpus_per_node}),
-            }
-        )
-        return
-    say(f"{len(m.ranks)} ranks, {m.records:,} records, payload {format_bytes(m.payload_bytes)}, matrix sum {format_bytes(m.sum_bytes)}")
-    say(f"algorithm {m.algorithm}, ring order {m.ring_order}, unattributed {format_bytes(m.unattributed_bytes)}, from {m.source}")
-    table(
-        ["from", "to", "bytes", ""],
-        [[x.src, x.dst, int(x.size_bytes) if x.size_bytes.is_integer() else x.size_bytes, format_bytes(x.size_bytes)] for x in links[:top]],
-    )
-    if len(links) > top:
-        say(f"... and {len(links) - top:,} more links (--top {len(links)})")
-    _notes(m.notes)
-    if output is not None:
-        say(f"wrote {output}")
-
-
-def _algorithm(text: str | None) -> str | dict[str, str] | None:
-    if text is None or "=" not in text:
-        return text
-    from commcanary_lab.errors import UsageError
-
-    pairs = [pair.split("=", 1) for pair in text.split(",")]
-    if any(len(pair) != 2 for pair in pairs):
-        raise UsageError(f"--algorithm {text!r} is not op=algorithm,...", remedy="write for example --algorithm all_reduce=ring")
-    return {op: name for op, name in pairs}
 
 
 def capture(

@@ -44,8 +44,8 @@ class TrafficDifference:
 
     @property
     def is_zero(self) -> bool:
-        """True when the matrices are equal."""
-        return len(self.cells) == 0
+        """True when the matrices are equal, and what passes switches beside them too."""
+        return self.left.first_difference(self.right, _RTOL) is None
 
     @property
     def sum_bytes(self) -> float:
@@ -60,7 +60,7 @@ class TrafficDifference:
     @property
     def removed_bytes(self) -> float:
         """What left has less than right, as a positive number."""
-        return -float(self.cells.size_bytes[self.cells.size_bytes < 0].sum())
+        return abs(float(self.cells.size_bytes[self.cells.size_bytes < 0].sum()))
 
     @property
     def notes(self) -> tuple[str, ...]:

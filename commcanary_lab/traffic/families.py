@@ -33,10 +33,11 @@ def stated_kind(name: str | None) -> str | None:
 
     Examples
     --------
-    >>> [stated_kind(n) for n in ("TP Group 1", "expert_model_parallel", "default_pg", "0xa000", None)]
+    >>> [stated_kind(n) for n in ("TP Group 1", "3:expert_model_parallel", "default_pg", "0xa000", None)]
     ['tp', 'ep', 'world', None, None]
     """
-    text = re.sub(r"(group|comm|mesh|[\s_\-:.]*\d+)+$", "", (name or "").strip().lower().removeprefix("mesh_")).strip(" _-:.")
+    name = re.sub(r"^\d+:", "", name or "")  # a profiler's number in front of the description
+    text = re.sub(r"(group|comm|mesh|[\s_\-:.]*\d+)+$", "", name.strip().lower().removeprefix("mesh_")).strip(" _-:.")
     return next((kind for kind, words in _WORDS.items() if re.fullmatch(words, text)), None)
 
 

@@ -115,13 +115,13 @@ def test_diagnose(document: Any, cli: Any, experts: Path, world: Path) -> None:
 
 def test_layout_infer(document: Any, cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "layout.toml"
-    found = document("layout", "infer", JOB / "kineto", "--gpus-per-node", 4, "-o", out)
+    found = document("layout", "infer", JOB / "rccl", "--gpus-per-node", 4, "-o", out)
     assert [(g["kind"], g["confidence"], g["size"]) for g in found["groups"]] == [("tp", "likely", 4), ("dp", "likely", 2)]
     assert read_layout(out) == read_layout(JOB / "layout.toml")
     # the inferred file serves the next command
     assert document("fabric", JOB / "kineto", "--layout", out)["verdict"] == "viable"
     code, text, _ = cli("layout", "infer", JOB / "kineto")
-    assert code == 0 and "tp, likely: 2 groups of 4" in text and "tp = 4" in text
+    assert code == 0 and "tp, stated: 2 groups of 4" in text and "tp = 4" in text
     code, text, _ = cli("layout", "infer", JOB / "kineto", "-o", "-")
     assert code == 0 and text.startswith("# Inferred from a trace")
     (tmp_path / "again.toml").write_text(text)
