@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from commcanary_lab.errors import InputError
+from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.limits import DEFAULT, Limits
 
-__all__ = ["atomic_file", "canonical_bytes", "loads_strict", "sha256_hex", "write_atomic"]
+__all__ = ["atomic_file", "canonical_bytes", "loads_strict", "read_document", "sha256_hex", "write_atomic"]
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -84,6 +85,36 @@ def loads_strict(text: bytes | str, file: str | None = None) -> Any:
         raise InputError(f"not readable as JSON: {e}", file=file, remedy="repair or re-export the file") from None
     except RecursionError:
         raise InputError("nested too deeply", file=file, remedy="no known format nests this deep") from None
+
+
+def read_document(path: str | os.PathLike[str], remedy: str, *, limits: Limits = DEFAULT) -> dict[str, Any]:
+    """Read a JSON object strictly: no duplicate keys, no NaN, nothing but an object.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    remedy : str
+        What to give instead, for the message where it is something else.
+    limits : Limits
+        Bounds the size of the file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no JSON.
+    FormatError
+        If it holds something else than an object.
+    """
+    try:
+        limits.check_file(path)
+        data = Path(path).read_bytes()
+    except OSError as e:
+        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path") from None
+    document = loads_strict(data, str(path))
+    if not isinstance(document, dict):
+        raise FormatError("is not an object", file=str(path), remedy=remedy)
+    return document
 
 
 def write_atomic(path: str | os.PathLike[str], chunks: bytes | Iterable[bytes]) -> int:

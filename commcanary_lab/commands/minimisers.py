@@ -21,12 +21,11 @@ from commcanary_lab.commands.inputs import (
     read_salt,
 )
 from commcanary_lab.commands.output import busy, emit_json, say, table
-from commcanary_lab.errors import InputError, UsageError
+from commcanary_lab.errors import UsageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from commcanary_lab.canary.model import Canary
     from commcanary_lab.minimize.search import Progress
 
 __all__ = ["register"]
@@ -231,44 +230,32 @@ def contrast_(
 
 
 def verify_ledger_(
-    ledger: Annotated[Path, typer.Argument(help="A search ledger.", show_default=False)],
-    canary: Annotated[Path, typer.Argument(help="The canary it selected.", show_default=False)],
-    trace: Annotated[Path | None, typer.Option("--trace", help="The source: runs the search again and compares every value.")] = None,
+    ledger: Annotated[Path, typer.Argument(help="A ledger of search or of reduce.", show_default=False)],
+    result: Annotated[
+        Path, typer.Argument(metavar="CANARY", help="The canary that a search selected; for reduce the reduced trace, or a canary of it.")
+    ],
+    trace: Annotated[Path | None, typer.Option("--trace", help="The source: runs the minimiser again and compares every value.")] = None,
     salt_file: SaltFile = None,
     json: Json = False,
 ) -> None:
-    """Verify a search ledger against its canary, and every figure in it against the source; exits 1 with the first difference."""
-    from commcanary_lab.canonical import loads_strict
+    """Verify a ledger against its result, and every figure in it against the source; exits 1 with the first difference."""
+    from commcanary_lab.canonical import read_document
     from commcanary_lab.minimize import verify_ledger
 
-    try:
-        document = loads_strict(ledger.read_bytes(), str(ledger))
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(ledger), remedy="check the path") from None
-    if not isinstance(document, dict):
-        raise InputError("is not an object", file=str(ledger), remedy="give the ledger first, then the canary")
+    document = read_document(ledger, "give the ledger first, then its result")
     source = None if trace is None else load_trace([trace])
     with busy("verifying"):
-        found = verify_ledger(document, _canary(canary), source, salt=read_salt(salt_file))
+        found = verify_ledger(document, load_artifact(result), source, salt=read_salt(salt_file))
     if json:
         emit_json(found.to_json())
     else:
-        say(f"{found.status}: {found.candidates} candidates")
+        say(f"{found.status}: {found.entries} {'candidates' if found.method == 'search' else 'steps'} of {found.method}")
         if found.first_difference is not None:
             say(f"first difference: {found.first_difference}")
         if found.status == "consistent":
-            say("figures of candidates that were not selected are not covered without --trace")
+            say("figures that only a simulation gives are not covered without --trace")
     if not found.passed:
         raise typer.Exit(1)
-
-
-def _canary(path: Path) -> Canary:
-    from commcanary_lab.canary.model import Canary
-
-    artifact = load_artifact(path)
-    if not isinstance(artifact, Canary):
-        raise InputError("is a trace, not a canary", file=str(path), remedy="the order is: verify-ledger LEDGER CANARY")
-    return artifact
 
 
 def _write_json(path: Path | None, document: Any) -> None:

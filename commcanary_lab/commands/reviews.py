@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from commcanary_lab.simulate.ablation import AblationTable
     from commcanary_lab.simulate.report_file import ReportFile
     from commcanary_lab.trace.model import Trace
-    from commcanary_lab.verify.reports import ReportCheck
+    from commcanary_lab.verify.documents import DocumentCheck
 
 __all__ = ["register"]
 
@@ -180,26 +180,22 @@ def verify_comparison(
     comparison: Annotated[Path, typer.Argument(help="The output of compare -o, or of compare --json.", show_default=False)],
     base: _Base,
     candidate: _Candidate,
+    policy: Annotated[Path | None, typer.Option("--policy", help="TOML file with the thresholds that the comparison has to use.")] = None,
     json: Json = False,
 ) -> None:
-    """Recompute a comparison from its inputs and the policy that it states; exits 1 with the first value that differs."""
-    from commcanary_lab.canonical import loads_strict
-    from commcanary_lab.errors import FormatError
+    """Recompute a comparison from its inputs and its policy; exits 1 with the first value that differs."""
+    from commcanary_lab.canonical import read_document
     from commcanary_lab.review.comparison import verify_comparison as verify
+    from commcanary_lab.review.policy import load_policy
 
-    try:
-        document = loads_strict(_existing(comparison).read_bytes(), str(comparison))
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(comparison)) from None
-    if not isinstance(document, dict):
-        raise FormatError("is not an object", file=str(comparison), remedy="give the output of compare -o")
+    document = read_document(_existing(comparison), "give the output of compare -o")
     a, b = _pair(base, candidate)
     with busy("comparing"):
-        check = verify(document, a, b)
+        check = verify(document, a, b, None if policy is None else load_policy(policy))
     _finish(check, "comparison", json)
 
 
-def _finish(check: ReportCheck, what: str, json: bool) -> None:
+def _finish(check: DocumentCheck, what: str, json: bool) -> None:
     if json:
         emit_json(check.to_json())
     elif check.first_difference is None:

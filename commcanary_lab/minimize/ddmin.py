@@ -1,19 +1,21 @@
 """ddmin: the fewest events that still rank the backends alike. The baseline that behaviour verification refuses.
 
-The rule is that of `docs/formats/ddmin.md`: chunks alone, then complements, then twice as many chunks.
+The rule is in `ddmin_rule`, the oracle in `oracle`; here both work together, and every step is written down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import UsageError
+from commcanary_lab.minimize.ddmin_rule import Stop, ranges_of, reduce_by_rule
 from commcanary_lab.minimize.oracle import Answer, SubsetOracle, decision_labels
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.simulate.models import CostModel
@@ -22,9 +24,12 @@ from commcanary_lab.verify.derived import derive
 from commcanary_lab.verify.model import Tolerances
 from commcanary_lab.verify.ranking import METRICS
 
-__all__ = ["Reduction", "Step", "ddmin"]
+__all__ = ["LEDGER_FORMAT", "Reduction", "ReductionProtocol", "Step", "ddmin"]
 
 IntArray = npt.NDArray[np.int64]
+
+
+LEDGER_FORMAT = "commcanary_lab.ddmin_ledger.v1"
 
 
 class Cancel(Protocol):
@@ -88,8 +93,37 @@ class Step:
         }
         if self.accepted:
             out |= {"p50_error": _figure(self.p50_error), "p99_error": _figure(self.p99_error), "tail_recall": round(self.tail_recall, 6)}
-            out["kept"] = _ranges(self.kept)
+            out["kept"] = ranges_of(self.kept)
         return out
+
+
+@dataclass(frozen=True)
+class ReductionProtocol:
+    """What was asked for; a reduction is a function of trace and protocol.
+
+    Parameters
+    ----------
+    backends : tuple of Backend
+        Configurations that are ranked.
+    model : str
+        The cost model.
+    budget : int
+        Oracle calls allowed.
+    tolerances : Tolerances
+        For ties.
+    assume : mapping of str to float
+        Values for unknown fields.
+    """
+
+    backends: tuple[Backend, ...] = DEFAULT_BACKENDS
+    model: str = "commcanary-v4"
+    budget: int = 256
+    tolerances: Tolerances = field(default_factory=Tolerances)
+    assume: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the protocol as a JSON object."""
+        return {**asdict(self), "backends": [asdict(b) for b in self.backends], "assume": dict(self.assume)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +146,8 @@ class Reduction:
         How many hold for the kept events.
     steps : tuple of Step
         Every test, in order; the first is the trace itself.
+    protocol : ReductionProtocol
+        What was asked for.
     """
 
     source: Trace
@@ -122,9 +158,7 @@ class Reduction:
     decisions: tuple[str, ...]
     decisions_kept: int
     steps: tuple[Step, ...]
-    backends: tuple[str, ...] = ()
-    model: str = "commcanary-v4"
-    budget: int = 256
+    protocol: ReductionProtocol = field(default_factory=ReductionProtocol)
 
     @property
     def events_before(self) -> int:
@@ -147,17 +181,18 @@ class Reduction:
         return derive(self.source, self.kept, "ddmin")
 
     def ledger(self) -> dict[str, Any]:
-        """Return every step as a JSON object."""
-        return {
-            "format": "commcanary_lab.ddmin_ledger.v1",
-            "backends": list(self.backends),
-            "model": self.model,
-            "budget": self.budget,
+        """Return every step as a JSON object, bound to the trace by SHA-256; `minimize.verify_ledger` replays it."""
+        out = {
+            "format": LEDGER_FORMAT,
+            "protocol": self.protocol.to_json(),
             "derived_from": dict(self.trace.extra["derived_from"]),
             "decisions": list(self.decisions),
             "steps": [s.to_json() for s in self.steps],
             **{k: v for k, v in self.to_json().items() if k != "kept"},
+            # of a warm oracle fewer are simulated; a ledger says only what follows from trace and protocol
+            "oracle_evaluations": len({s.kept.tobytes() for s in self.steps[1:]}),
         }
+        return {**out, "sha256": sha256_hex(canonical_bytes(out))}
 
     def to_json(self) -> dict[str, Any]:
         """Return the key figures as a JSON object."""
@@ -180,10 +215,6 @@ class Reduction:
         )
 
 
-class _Stop(Exception):
-    pass
-
-
 class _Run:
     """Asks the oracle within the budget and keeps the ledger."""
 
@@ -201,9 +232,9 @@ class _Run:
 
     def accepts(self, kind: str, parts: int, part: int, kept: IntArray) -> bool:
         if self.oracle.calls >= self.budget:
-            raise _Stop("budget")
+            raise Stop("budget")
         if self.cancelled is not None and self.cancelled.is_set():
-            raise _Stop("cancelled")
+            raise Stop("cancelled")
         answer = self.oracle.ask(kept)
         self.note(kind, parts, part, kept, answer)
         return answer.accepted
@@ -266,57 +297,20 @@ def ddmin(
     oracle = oracle or SubsetOracle(trace, backends=backends, model=model, tolerances=tolerances, assume=assume)
     before = oracle.calls, oracle.evaluations
     work = _Run(oracle, budget + oracle.calls, progress, cancelled)
-    current = np.arange(len(trace), dtype=np.int64)
-    held = np.ones(len(oracle.decisions), np.bool_)
-    work.note("whole", 1, 0, current, Answer(held, oracle.metrics, 1.0))
-    stopped = "minimal"
-    parts = 2
-    try:
-        while len(current) >= 2:
-            smaller = _smaller(work, current, parts)
-            if smaller is not None:
-                current, parts = smaller
-            elif parts >= len(current):
-                break
-            else:
-                parts = min(len(current), 2 * parts)
-    except _Stop as reason:
-        stopped = str(reason)
-        current = next(s for s in reversed(work.steps) if s.accepted).kept
+    whole = np.arange(len(trace), dtype=np.int64)
+    work.note("whole", 1, 0, whole, Answer(np.ones(len(oracle.decisions), np.bool_), oracle.metrics, 1.0))
+    kept, stopped = reduce_by_rule(len(trace), work.accepts)
     return Reduction(
         trace,
-        current,
+        kept,
         oracle.calls - before[0],
         oracle.evaluations - before[1],
         stopped,
         decision_labels(oracle.backends),
-        int(next(s for s in reversed(work.steps) if s.accepted).held.sum()),
+        next(s for s in reversed(work.steps) if s.accepted).decisions_held,
         tuple(work.steps),
-        tuple(b.label for b in oracle.backends),
-        oracle.model.name,
-        budget,
+        ReductionProtocol(oracle.backends, oracle.model.name, budget, oracle.tolerances, oracle.assume),
     )
-
-
-def _smaller(work: _Run, current: IntArray, parts: int) -> tuple[IntArray, int] | None:
-    """The first accepted chunk, or complement, with the number of chunks to go on with."""
-    for i, (a, b) in _chunks(len(current), parts):
-        if work.accepts("chunk", parts, i, current[a:b]):
-            return current[a:b], 2
-    if parts > 2:
-        for i, (a, b) in _chunks(len(current), parts):
-            rest = np.concatenate([current[:a], current[b:]])
-            if work.accepts("complement", parts, i, rest):
-                return rest, max(parts - 1, 2)
-    return None
-
-
-def _chunks(length: int, parts: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield number and bounds of each chunk; empty ones and the whole are left out."""
-    for i in range(parts):
-        a, b = int(i * length / parts), int((i + 1) * length / parts)
-        if 0 < b - a < length:
-            yield i, (a, b)
 
 
 def _relative(values: npt.NDArray[np.float64], truth: npt.NDArray[np.float64]) -> float:
@@ -330,12 +324,3 @@ def _relative(values: npt.NDArray[np.float64], truth: npt.NDArray[np.float64]) -
 
 def _figure(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
-
-
-def _ranges(kept: IntArray) -> list[list[int]]:
-    """Ascending indices as half-open ranges."""
-    if not len(kept):
-        return []
-    cuts = np.flatnonzero(np.diff(kept) != 1)
-    firsts, lasts = kept[np.append(0, cuts + 1)], kept[np.append(cuts, len(kept) - 1)]
-    return [[int(a), int(b) + 1] for a, b in zip(firsts, lasts, strict=True)]

@@ -138,7 +138,8 @@ class SubsetOracle:
         self.backends = tuple(backends)
         self.model = get_model(model)
         self.tolerances = tolerances or Tolerances()
-        self.prepared = prepare(trace, assume)
+        self.assume = dict(sorted((assume or {}).items()))
+        self.prepared = prepare(trace, self.assume)
         self.calls = self.evaluations = 0
         self._known: dict[bytes, Answer] = {}
         # where starts govern only some events, a subset may have others governing: derived by the slow, general rule

@@ -11,7 +11,7 @@ from commcanary_lab.errors import FormatError, LabError, Problem
 from commcanary_lab.review.evaluate import SEVERITY, Evaluation
 from commcanary_lab.review.policy import Policy
 from commcanary_lab.simulate.report_file import ReportFile
-from commcanary_lab.verify.reports import Difference, ReportCheck, check_document
+from commcanary_lab.verify.documents import Difference, DocumentCheck, check_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,8 +152,10 @@ def percent(value: float | None, unit: str = " %") -> str:
     return "not defined" if value is None else f"{value:+.1f}{unit}"
 
 
-def verify_comparison(document: Mapping[str, Any], base: ReportFile | Trace, candidate: ReportFile | Trace) -> ReportCheck:
-    """Recompute a comparison from its two inputs and the policy that it states, and compare every value.
+def verify_comparison(
+    document: Mapping[str, Any], base: ReportFile | Trace, candidate: ReportFile | Trace, policy: Policy | None = None
+) -> DocumentCheck:
+    """Recompute a comparison from its two inputs and its policy, and compare every value.
 
     Parameters
     ----------
@@ -161,10 +163,13 @@ def verify_comparison(document: Mapping[str, Any], base: ReportFile | Trace, can
         A decoded comparison.
     base, candidate : ReportFile or Trace
         The inputs, in the same order.
+    policy : Policy, optional
+        The policy that was agreed on. Without it the thresholds are those that the document states, and a comparison under any
+        policy is a true one.
 
     Returns
     -------
-    ReportCheck
+    DocumentCheck
         ``recomputed``, or ``mismatch`` with the first difference.
 
     Raises
@@ -188,7 +193,7 @@ def verify_comparison(document: Mapping[str, Any], base: ReportFile | Trace, can
 
     if document.get("format") != FORMAT:
         raise FormatError(f"is {document.get('format')!r}, expected {FORMAT}", field="format", remedy="give the output of compare --json")
-    policy = _policy(document)
+    policy = _policy(document) if policy is None else policy
     again: dict[str, Any]
     try:
         if isinstance(base, ReportFile) and isinstance(candidate, ReportFile):
@@ -202,7 +207,7 @@ def verify_comparison(document: Mapping[str, Any], base: ReportFile | Trace, can
     except FormatError:
         raise
     except LabError as e:
-        return ReportCheck("mismatch", Difference("compatibility", document.get("compatibility"), e.problems[0].what), 1, 1, {})
+        return DocumentCheck("mismatch", Difference("compatibility", document.get("compatibility"), e.problems[0].what), 1, 1, {})
     return check_document(dict(document), again)
 
 

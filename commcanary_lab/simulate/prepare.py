@@ -49,10 +49,14 @@ def parse_assumptions(text: str) -> dict[str, float]:
             value = float(number)
         except ValueError:
             value = -1.0
-        if name not in ASSUMABLE or not 0 <= value < 1e12:
-            raise UsageError(f"cannot assume {part!r}", remedy=f"write {' or '.join(f'{a}=NUMBER' for a in ASSUMABLE)}")
+        _check_assumption(name, value, part)
         out[name] = value
     return out
+
+
+def _check_assumption(name: str, value: float, text: str) -> None:
+    if name not in ASSUMABLE or not 0 <= value < 1e12:
+        raise UsageError(f"cannot assume {text!r}", remedy=f"write {' or '.join(f'{a}=NUMBER' for a in ASSUMABLE)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,8 +171,12 @@ def prepare(trace: Trace, assumptions: Assumptions | None = None) -> Prepared:
     ------
     UnknownValueError
         If a field that the simulator needs is unknown and not assumed; the message names the flag.
+    UsageError
+        If a field cannot be assumed, or a value is no time.
     """
     assumptions = dict(assumptions or {})
+    for name, value in assumptions.items():
+        _check_assumption(name, value, f"{name}={value}")
     lacking = {f: n for f, n in trace.unknown_fields.items() if f not in assumptions}
     if lacking:
         listed = ", ".join(f"{name} on {n} of {len(trace)} events" for name, n in lacking.items())

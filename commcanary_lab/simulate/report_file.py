@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canonical import canonical_bytes, loads_strict, sha256_hex
-from commcanary_lab.errors import FormatError, InputError, LabError, Problem
+from commcanary_lab.canonical import canonical_bytes, read_document, sha256_hex
+from commcanary_lab.errors import FormatError, LabError, Problem
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.simulate.backend import Backend, parse_ablations
 from commcanary_lab.simulate.models import get_model
@@ -118,12 +117,7 @@ def read_report(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Re
     InputError
         If the file cannot be read or is no valid report; the message names file and field.
     """
-    try:
-        limits.check_file(path)
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
-    return parse_report(loads_strict(data, str(path)), file=str(path))
+    return parse_report(read_document(path, _REMEDY, limits=limits), file=str(path))
 
 
 def parse_report(document: Any, *, file: str | None = None) -> ReportFile:

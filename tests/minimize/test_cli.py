@@ -49,6 +49,13 @@ def test_reduce(document: Any, cli: Any, tmp_path: Path) -> None:
     assert stated is not None
     assert stated.kept.tolist() == [0]
     assert len(json.loads(ledger.read_text())["steps"]) == 7
+    consistent = {"status": "consistent", "first_difference": None, "method": "ddmin", "entries": 7}
+    assert document("verify-ledger", ledger, path) == consistent
+    assert document("verify-ledger", ledger, path, "--trace", ADVERSARIAL) == {**consistent, "status": "recomputed"}
+    canary = tmp_path / "r.canary.json"
+    assert cli("compile", path, "-o", canary)[0] == 0
+    assert document("verify-ledger", ledger, canary, "--trace", ADVERSARIAL)["status"] == "recomputed"
+    assert "derived_from" in document("verify-ledger", ledger, ADVERSARIAL, expect=1)["first_difference"]
     assert "keep 40 of 40 ranking decisions" in cli("reduce", ADVERSARIAL, "-o", tmp_path / "r.parquet")[1]
     assert document("reduce", ADVERSARIAL, "-o", path, "--budget", 2)["stopped"] == "budget"
     assert cli("reduce", ADVERSARIAL, "-o", path, "--budget", -1)[0] == 2
@@ -65,7 +72,8 @@ def test_search_and_its_ledger(document: Any, cli: Any, tmp_path: Path) -> None:
     assert found["canary_bytes"] == path.stat().st_size <= 2000
     assert (found["claim"], found["stopped"]) == ("verified", "complete")
     assert document("verify", ADVERSARIAL, path)["claim"] == "verified"
-    assert document("verify-ledger", ledger, path) == {"status": "consistent", "first_difference": None, "candidates": found["candidates"]}
+    consistent = {"status": "consistent", "first_difference": None, "method": "search", "entries": found["candidates"]}
+    assert document("verify-ledger", ledger, path) == consistent
     assert document("verify-ledger", ledger, path, "--trace", ADVERSARIAL)["status"] == "recomputed"
     forged = json.loads(ledger.read_text())
     forged["accepted"] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commcanary_lab.canary.compile import compile_trace
+from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import FormatError, UnknownValueError, UsageError
 from commcanary_lab.minimize.ddmin import Step, ddmin
+from commcanary_lab.minimize.ledger import verify_ledger
 from commcanary_lab.minimize.oracle import SubsetOracle, decision_labels, outcomes
 from commcanary_lab.simulate import DEFAULT_BACKENDS, prepare
 from commcanary_lab.simulate.report import simulate_prepared
@@ -139,6 +142,43 @@ def test_the_ledger_tells_the_collapse() -> None:
     assert ledger["derived_from"]["kept"] == found.kept.tolist()
 
 
+def rehash(ledger: dict[str, Any]) -> dict[str, Any]:
+    return {**ledger, "sha256": sha256_hex(canonical_bytes({k: v for k, v in ledger.items() if k != "sha256"}))}
+
+
+def test_the_ledger_is_replayed() -> None:
+    trace = golden_trace("irr100")
+    found = ddmin(trace)
+    ledger = found.ledger()
+    canary = compile_trace(found.trace)
+    for result in (found.trace, canary):
+        assert verify_ledger(ledger, result).status == "consistent"
+        assert verify_ledger(ledger, result, trace).status == "recomputed"
+    salted = compile_trace(found.trace, salt=b"0123456789abcdef")
+    assert verify_ledger(ledger, salted, trace, salt=b"0123456789abcdef").passed
+    # the rule is followed with the stated answers: a test that it would not have asked is found without the source
+    steps = ledger["steps"]
+    swapped = rehash({**ledger, "steps": [*steps[:1], steps[2], steps[1], *steps[3:]]})
+    assert (verify_ledger(swapped, canary).first_difference or "").startswith("steps")
+    short = rehash({**ledger, "steps": steps[:-1], "oracle_calls": len(steps) - 2})
+    assert (verify_ledger(short, canary).first_difference or "").startswith("stopped: stated minimal")
+    huge = rehash({**ledger, "events_before": 10**12})
+    assert "at most" in (verify_ledger(huge, canary).first_difference or "")
+    # other answers, true to the rule, are found with the source only
+    assert verify_ledger(ledger, found.trace, golden_trace("lay100")).status == "mismatch"
+    other = derive(golden_trace("lay100"), found.kept, "ddmin", sha256=ledger["derived_from"]["trace_sha256"])
+    assert verify_ledger(ledger, other).status == "consistent"
+    assert (verify_ledger(ledger, other, trace).first_difference or "").startswith("events of the reduced trace")
+    assert "not derived" in (verify_ledger(ledger, trace).first_difference or "")
+
+
+@settings(max_examples=15)
+@given(traces(min_events=1, max_events=14, unknown=False), st.integers(0, 12))
+def test_every_ledger_is_true(trace: Trace, budget: int) -> None:
+    found = ddmin(trace, budget=budget)
+    assert verify_ledger(found.ledger(), found.trace, trace).status == "recomputed"
+
+
 def test_budget_and_cancellation() -> None:
     trace = golden_trace("irr100")
     found = ddmin(trace, budget=3)
@@ -161,6 +201,8 @@ def test_budget_and_cancellation() -> None:
     after = After(4)
     found = ddmin(trace, progress=after, cancelled=after)
     assert (found.stopped, len(found.steps)) == ("cancelled", 4)
+    assert verify_ledger(found.ledger(), found.trace).status == "consistent"
+    assert "cancelled" in (verify_ledger(found.ledger(), found.trace, trace).first_difference or "")
 
 
 def test_a_warm_oracle_answers_repeats_from_memory() -> None:
@@ -169,6 +211,7 @@ def test_a_warm_oracle_answers_repeats_from_memory() -> None:
     first, second = ddmin(trace, oracle=oracle), ddmin(trace, oracle=oracle)
     assert (second.oracle_calls, second.oracle_evaluations) == (first.oracle_calls, 0)
     assert second.kept.tolist() == first.kept.tolist()
+    assert second.ledger() == first.ledger()
 
 
 def test_unknown_fields_need_an_assumption() -> None:

@@ -24,7 +24,6 @@ from commcanary_lab.simulate.report import LatencySummary, simulate_prepared
 from commcanary_lab.simulate.report_file import ReportFile
 from commcanary_lab.trace.columns import Column, Ragged
 from tests.golden_traces import NAMES, golden_figures, golden_trace
-from tests.review.mutations import leaves, mutations
 
 _REPORT = ReportFile.of(lab.simulate(lab.samples.adversarial()))
 
@@ -299,25 +298,14 @@ def _document(comparison: Comparison) -> dict[str, Any]:
     return loads_strict(canonical_bytes(comparison.to_json()))
 
 
-def test_every_forged_value_of_a_comparison_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    found, accepted = 0, list[str]()
-    for a, b in ((_report("irr100", "baseline"), _report("irr100", "congested")), _pairs()["seed"]):
-        document = _document(compare(a, b, allow_incompatible=a.backend.seed != b.backend.seed))
-        check = verify_comparison(document, a, b)
-        assert check.passed, check
-        assert check.leaves == sum(value not in ([], {}) for _, _, value in leaves(document))
-        for path, forged in mutations(document):
-            try:
-                passed = verify_comparison(forged, a, b).passed
-            except FormatError:
-                passed = False
-            if passed:
-                accepted.append(path)
-            found += not passed
-    with capsys.disabled():
-        print(f"\n{found:,} forged comparisons found; accepted: {', '.join(accepted) or 'none'}")
-    assert not accepted
-    assert found > 900
+def test_a_comparison_may_be_held_to_a_policy() -> None:
+    a, b = _report("irr100", "baseline"), _report("irr100", "congested")
+    lax = compare(a, b, Policy(p99_threshold_pct=1e6))
+    assert verify_comparison(lax.to_json(), a, b).passed  # a true comparison under the policy that it states
+    found = verify_comparison(lax.to_json(), a, b, Policy())
+    assert not found.passed
+    assert found.differences > 1
+    assert verify_comparison(compare(a, b).to_json(), a, b, Policy()).passed
 
 
 def test_other_inputs_are_found() -> None:

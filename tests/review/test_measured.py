@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 import commcanary_lab as lab
 from commcanary_lab.canonical import canonical_bytes, loads_strict
-from commcanary_lab.errors import FormatError, RefusedError
+from commcanary_lab.errors import RefusedError
 from commcanary_lab.review import MeasuredComparison, Policy, compare_measured, verify_comparison
 from commcanary_lab.review.bootstrap import Interval, quantile_replicates
 from commcanary_lab.trace import Trace
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.groups import ProcessGroup
 from tests.golden_traces import golden_trace
-from tests.review.mutations import mutations
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 BASE_US = (80.0, 200.0, 35.0, 900.0)
@@ -168,22 +167,10 @@ def test_replicates_are_the_same_everywhere() -> None:
 PINNED = [10.5, 13.5, 15.0, 7.5]
 
 
-def test_every_forged_value_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_measurements_are_found() -> None:
     a, b = measured(seed=1, n=48), measured((1, 1.3, 1, 1), seed=2, n=48)
-    policy = Policy(measured_resamples=100)
-    document: dict[str, Any] = loads_strict(canonical_bytes(compare_measured(a, b, policy).to_json()))
+    document: dict[str, Any] = loads_strict(canonical_bytes(compare_measured(a, b, Policy(measured_resamples=100)).to_json()))
     assert verify_comparison(document, a, b).passed
-    found, accepted = 0, []
-    for path, forged in mutations(document):
-        try:
-            passed = verify_comparison(forged, a, b).passed
-        except FormatError:
-            passed = False
-        found += not passed
-        accepted += [path] if passed else []
-    with capsys.disabled():
-        print(f"\n{found:,} forged measured comparisons found; accepted: {', '.join(accepted) or 'none'}")
-    assert not accepted
     one = a.duration_ns.values.copy()
     one[:4] += 1
     assert not verify_comparison(document, replace(a, duration_ns=Ragged(one, a.duration_ns.pointers)), b).passed
