@@ -100,6 +100,7 @@ FORMATS = (
     Format(
         "nccl_inspector_prometheus", "inspector_prom", "NCCL Inspector Prometheus text", ("prometheus",), options=frozenset(), mark=b"nccl_"
     ),
+    Format("nsys_sqlite", "nsys_sqlite", "nsys report exported to SQLite", ("nsys",), options=frozenset(), mark=b"SQLite format 3\0"),
     Format("chakra_et", "chakra_et", "Chakra execution trace", ("chakra",), options=frozenset({"ranks"})),
 )
 
