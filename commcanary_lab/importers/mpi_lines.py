@@ -46,7 +46,8 @@ _UNREAD = {
     "intercommunicator": re.compile(r"Intercomm_\w+|Comm_spawn\w*|Comm_accept|Comm_connect"),
 }
 _LINE = re.compile(r"MPI_(\w{1,40}):([^:]*):")
-_TIME = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?")
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+_TIME = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?")
 _NAMED_INT = frozenset({"count", "scount", "rcount", "dest", "source", "root", "tag", "stag", "rtag", "op", "color", "key", "request",
                         "requests"})  # fmt: skip
 _TYPES = frozenset({"type", "stype", "rtype"})
@@ -111,6 +112,9 @@ class RankFile:
     rounded: int = 0
     warnings: list[str] = field(default_factory=list)
     lines: int = 0
+    #: Datatypes and communicators as they are written; a trace repeats a few.
+    known_types: dict[str, Datatype] = field(default_factory=dict)
+    known_comms: dict[str, Comm] = field(default_factory=dict)
 
     def error(self, what: str, line: int, name: str | None = None) -> FormatError:
         return FormatError(what, file=self.file, line=line, field=name, remedy="record again, or remove the line")
@@ -194,7 +198,7 @@ def _arguments(name: str, signature: tuple[str, ...], fields: list[str], start: 
     if len(fields) != len(signature) and not with_lists:
         raise out.error(f"MPI_{name} has {len(fields)} arguments, not {len(signature) + arrays}", number)
     call = Call(name, start, end, {}, {}, {}, None, number)
-    comm = None
+    comm: Comm | None = None
     rest = iter(fields)
     for argument in signature:
         value = next(rest)
@@ -202,9 +206,14 @@ def _arguments(name: str, signature: tuple[str, ...], fields: list[str], start: 
             if with_lists:
                 call.arrays[argument[1:]] = _integers(next(rest), argument[1:], number, out)
         elif argument in _TYPES:
-            call.types[argument] = _datatype(value, argument, number, out)
+            kind = out.known_types.get(value)
+            if kind is None:
+                kind = out.known_types[value] = _datatype(value, argument, number, out)
+            call.types[argument] = kind
         elif argument == "comm":
-            comm = _comm(value, number, out)
+            comm = out.known_comms.get(value)
+            if comm is None:
+                comm = out.known_comms[value] = _comm(value, number, out)
         elif argument in _NAMED_INT:
             call.numbers[argument] = _integer(value, argument, number, out)
     if comm is not None:
@@ -230,8 +239,7 @@ def _time(text: str, out: RankFile, number: int) -> int:
 
 
 def _integer(text: str, name: str, number: int, out: RankFile) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:
+    if _INTEGER.fullmatch(text) is None:
         raise out.error(f"{text[:40]!r} is not a whole number", number, name)
     value = int(text)
     if name in _SIZES and not 0 <= value < 1 << 40:
