@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -21,6 +22,11 @@ from commcanary_lab.commands.inputs import (
 )
 from commcanary_lab.commands.output import busy, emit_json, say, table
 from commcanary_lab.units import format_us
+
+if TYPE_CHECKING:
+    from commcanary_lab.canary.model import Canary
+    from commcanary_lab.trace.model import Trace
+    from commcanary_lab.verify.model import Check
 
 __all__ = ["register"]
 
@@ -86,29 +92,35 @@ def compile_(
     with busy("compiling"):
         canary = compile_trace(source, records=records, budgets=given, events=parse_range(events, "--events"), salt=salt, strict=strict)
     if strict:
-        _verify_strictly(source, canary, salt)
+        _verify_strictly(source, canary, salt, json=json, to_stdout=to_stdout)
     if to_stdout:
         sys.stdout.buffer.write(canary.canonical + b"\n")
         return
     write_canary(canary, output)
     if json:
-        emit_json(
-            {
-                "source_events": canary.source.events,
-                "events": canary.event_count,
-                "canary_records": canary.records,
-                "event_ratio": canary.event_ratio,
-                "source_bytes": canary.source.size_bytes,
-                "canary_bytes": canary.size_bytes,
-                "byte_ratio": canary.byte_ratio,
-                "timing": canary.timing,
-                "errors": _errors_us(canary.errors),
-                "root": canary.source.root,
-                "sha256": canary.identity,
-                "notes": list(canary.notes),
-            }
-        )
-        return
+        emit_json(_compiled_json(canary))
+    else:
+        _print_compiled(canary, output)
+
+
+def _compiled_json(canary: Canary) -> dict[str, Any]:
+    return {
+        "source_events": canary.source.events,
+        "events": canary.event_count,
+        "canary_records": canary.records,
+        "event_ratio": canary.event_ratio,
+        "source_bytes": canary.source.size_bytes,
+        "canary_bytes": canary.size_bytes,
+        "byte_ratio": canary.byte_ratio,
+        "timing": canary.timing,
+        "errors": _errors_us(canary.errors),
+        "root": canary.source.root,
+        "sha256": canary.identity,
+        "notes": list(canary.notes),
+    }
+
+
+def _print_compiled(canary: Canary, output: Path) -> None:
     say(
         f"{output}: {canary.event_count:,} events in {canary.records:,} records ({canary.event_ratio:.3g} x), "
         f"{canary.size_bytes:,} of {canary.source.size_bytes:,} bytes ({canary.byte_ratio:.3g} x), {canary.timing}"
@@ -126,13 +138,37 @@ def _errors_us(errors: Any) -> dict[str, float]:
     return {(n if n == "pressure" else n.replace("_ns", "_us")): (v if n == "pressure" else v / 1000) for n, v in errors.items()}
 
 
-def _verify_strictly(source: Any, canary: Any, salt: bytes) -> None:
+def _verify_strictly(source: Trace, canary: Canary, salt: bytes, *, json: bool, to_stdout: bool) -> None:
+    """Refuse a canary that does not verify, and show every check that failed."""
+    import sys
+
     from commcanary_lab.errors import BudgetError
     from commcanary_lab.verify.run import verify_canary
 
     check = verify_canary(source, canary, salt=salt)
-    if not check.passed:
-        raise BudgetError(f"strict compile wrote nothing: {check.claim_reason}", remedy="allow more records, or raise the budgets")
+    if check.passed:
+        return
+    failed = [c for c in check.failures if c.status != "coverage"]  # a range is no failure
+    if json:
+        emit_json({**check.to_json(), "written": False})
+    else:
+        # standard output was asked for the canary: the table must not look like one
+        _print_checks(failed, check.backends, sys.stderr if to_stdout else sys.stdout)
+    raise BudgetError(
+        f"strict compile wrote nothing: {len(failed)} of {len(check.checks)} checks failed, first {failed[0]}",
+        remedy="allow more records, or raise the budgets",
+    )
+
+
+def _print_checks(checks: Sequence[Check], backends: Sequence[str], file: TextIO | None = None) -> None:
+    """Print checks with both values: those of no backend, then each backend's, then those of pairs of backends."""
+    places: dict[str | None, int] = {None: 0, **{label: i + 1 for i, label in enumerate(backends)}}
+    rows = sorted(checks, key=lambda c: places.get(c.backend, len(places)))
+    table(
+        ["status", "check", "on", "source", "canary", ""],
+        [[c.status, c.name, c.backend, c.source, c.canary, _mark(c)] for c in rows],
+        file=file,
+    )
 
 
 def simulate(
@@ -244,10 +280,7 @@ def verify(
         say(f"claim: {check.claim} - {check.claim_reason}")
         shown = check.checks if all_checks else check.failures
         if shown:
-            table(
-                ["status", "check", "on", "source", "canary", ""],
-                [[c.status, c.name, c.backend, c.source, c.canary, _mark(c)] for c in shown[: None if all_checks else 20]],
-            )
+            _print_checks(shown[: None if all_checks else 20], check.backends)
             if not all_checks and len(shown) > 20:
                 say(f"... and {len(shown) - 20} more failed checks (--all)")
         if source.notes:
@@ -256,7 +289,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _mark(check: Any) -> str:
+def _mark(check: Check) -> str:
     """A part of a source is no failure; everything else that does not pass is."""
     if check.passed:
         return ""

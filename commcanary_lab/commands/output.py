@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 __all__ = ["busy", "emit_json", "say", "table", "warn"]
 
@@ -40,8 +40,8 @@ def warn(lines: Iterable[str]) -> None:
         sys.stderr.write(f"warning: {line}\n")
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Print a table for people; numbers are right aligned."""
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, file: TextIO | None = None) -> None:
+    """Print a table for people, on standard output unless `file` is given; numbers are right aligned."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -53,8 +53,9 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
         out.add_column(header, justify="right" if right else "left", no_wrap=right)
     for r in cells:
         out.add_row(*(Text(c) for c in r))
-    width = None if sys.stdout.isatty() else 160
-    Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False).print(out)
+    file = sys.stdout if file is None else file
+    width = None if file.isatty() else 160
+    Console(file=file, width=width, highlight=False, soft_wrap=False).print(out)
 
 
 def _cell(value: object) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from commcanary_lab.cli import run
+from commcanary_lab.simulate import DEFAULT_BACKENDS
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "data" / "samples"
@@ -126,6 +127,45 @@ def test_compile(document: Any, cli: Any, tmp_path: Path) -> None:
     assert cli("compile", ADVERSARIAL, "-o", path, "--lossless", "--records", 2)[0] == 2
     assert cli("compile", ADVERSARIAL, "-o", path, "--events", "9")[0] == 2
     assert cli("compile", ADVERSARIAL, "-o", tmp_path / "none" / "c.json")[0] == 3
+
+
+def test_strict_compile_shows_every_failed_check_and_writes_nothing(cli: Any, document: Any, tmp_path: Path) -> None:
+    source, path = SAMPLES / "tp8_decode.json", tmp_path / "c.canary.json"
+    strict = ["compile", source, "--records", 1, "--strict"]
+    loose = tmp_path / "loose.canary.json"
+    assert cli("compile", source, "-o", loose, "--records", 1)[0] == 0
+    failed = [c for c in document("verify", source, loose, expect=1)["checks"] if not c["passed"]]
+    assert len({c["backend"] for c in failed}) >= 5
+
+    code, out, err = cli(*strict, "-o", path)
+    assert code == 1
+    assert f"strict compile wrote nothing: {len(failed)} of " in err
+    rows = [line.split() for line in out.splitlines() if line.endswith("FAILED")]
+    assert len(rows) == len(failed)
+    for c in failed:  # status, name, backend and both values, rounded as tables are
+        wanted = [c["status"], *c["name"].split(), *c["backend"].split(), *(_shown(c[side]) for side in ("source", "canary")), "FAILED"]
+        assert wanted in rows
+    on = [next(b for b in BACKEND_NAMES if b in row) for row in rows if row[0] == "behavior"]
+    assert on == sorted(on, key=BACKEND_NAMES.index)  # one backend after the other
+
+    found = document(*strict, "-o", path, expect=1)
+    assert (found["written"], found["claim"]) == (False, "refused")
+    assert [c for c in found["checks"] if not c["passed"]] == failed
+    code, out, err = cli(*strict, "-o", "-")
+    assert (code, out) == (1, "")
+    assert err.count("FAILED") == len(failed)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["loose.canary.json"]
+
+    assert cli("compile", source, "-o", path, "--strict")[0] == 0
+    assert cli("compile", source, "-o", path, "--strict", "--events", "0:50")[0] == 0
+    assert document("verify", source, path)["claim"] == "partial"
+
+
+BACKEND_NAMES = [b.label for b in DEFAULT_BACKENDS]
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.3f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def test_simulate(document: Any, cli: Any, canary: Path, tmp_path: Path) -> None:
