@@ -5,6 +5,7 @@ The page holds the line ``<!-- cli-reference -->``; `render` returns what takes 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import typer.main
@@ -19,7 +20,16 @@ def render() -> str:
     from commcanary_lab.cli import app
 
     root: Any = typer.main.get_command(app)
-    return "\n".join(part for name, command in root.commands.items() for part in _command(name, command))
+    return "\n".join(part for name, command in _leaves("", root) for part in _command(name, command))
+
+
+def _leaves(prefix: str, group: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every command with its full name; a group such as `layout` stands for the commands in it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(f"{prefix}{name} ", command)
+        else:
+            yield f"{prefix}{name}", command
 
 
 def _command(name: str, command: Any) -> list[str]:

@@ -113,7 +113,8 @@ def test_reference_of_the_command_line_has_every_verb_and_option() -> None:
         sys.path.pop(0)
     assert MARKER in (DOCS / "cli.md").read_text("utf-8")
     text = render()
-    for verb in ("open", "ops", "stragglers", "diff", "traffic", "capture", "compile", "simulate", "verify", "serve"):
+    for verb in ("open", "ops", "stragglers", "diff", "traffic", "capture", "compile", "simulate", "verify", "serve",
+                 "fabric", "diagnose", "layout infer", "export"):  # fmt: skip
         assert f"### `{verb}`" in text
     assert "--max-prefix-gap-error-us" in text
     assert "--clock-offsets" in text
