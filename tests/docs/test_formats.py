@@ -15,6 +15,8 @@ import pytest
 import commcanary_lab as lab
 from commcanary_lab.canary.commit import COLUMNS
 from commcanary_lab.capture.rows import EndRow, GroupRow, HeaderRow, OpRow
+from commcanary_lab.minimize import reduce, search
+from commcanary_lab.review import compare
 from commcanary_lab.simulate import ABLATIONS, DEFAULT_BACKENDS
 from commcanary_lab.trace import Coded, Column, ProcessGroup, Ragged, Trace
 from commcanary_lab.trace.lab_v1 import _Section
@@ -84,6 +86,41 @@ def test_every_field_of_a_trace_is_explained() -> None:
     fields = set(EVENT_FIELDS) - set(IGNORED_FIELDS) - {"partial_rank_arrival"}
     assert fields <= known, sorted(fields - known)
     assert set(_Section.__struct_fields__) <= known
+
+
+def keys_of(value: Any, named: tuple[str, ...] = ()) -> set[str]:
+    """Every key of a document, except where a key is a name of the trace or of the policy."""
+    if isinstance(value, dict):
+        return {k for k in value if k not in named} | {k for n, v in value.items() if n not in named for k in keys_of(v, named)}
+    return {k for v in value for k in keys_of(v, named)} if isinstance(value, list) else set()
+
+
+def _of_minimisers() -> dict[str, list[dict[str, Any]]]:
+    trace = lab.samples.tp8_decode().take(slice(0, 120))
+    blind = replace(trace, overlap_ns=Column.absent(len(trace)))
+    observed = replace(trace, observed_exposed_ns=Column(np.arange(120) * 1000))
+    reports = [lab.simulate(t, assume=a).to_json(samples=True) for t, a in ((trace, {}), (blind, {"overlap_us": 1.0}), (observed, {}))]
+    reports[0]["source"] = {"canary": "0" * 64, "trace": "t.json"}
+    a, b = lab.simulate(trace), lab.simulate(trace, "congested,seed=8")
+    other = replace(lab.simulate(trace), by_phase={})
+    return {
+        "report": reports,
+        "search_ledger": [search(trace, range(1, 3), refine=1).ledger()],
+        "ddmin": [reduce(trace, budget=20).ledger()],
+        "comparison": [
+            compare(a, b, allow_incompatible=True).to_json(),
+            compare(a, other).to_json(),
+            compare(lab.samples.gloo4(), lab.samples.gloo4()).to_json(),
+        ],
+    }
+
+
+@pytest.mark.parametrize("name", ["report", "search_ledger", "ddmin", "comparison"])
+def test_every_key_of_a_document_is_explained(name: str) -> None:
+    known = words(f"formats/{name}.md") | (words("formats/report.md") if name != "report" else set())
+    for document in _of_minimisers()[name]:
+        keys = keys_of(document, ("deltas", "thresholds"))
+        assert keys <= known, sorted(keys - known)
 
 
 @pytest.mark.parametrize("row", [HeaderRow, GroupRow, OpRow, EndRow])
