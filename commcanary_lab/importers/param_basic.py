@@ -83,13 +83,33 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     documents = [read_json(path, list[Any], what=WHAT, limits=limits) for path in paths]
     limits.check_events(sum(len(entries) for entries, _ in documents), "the files together")
     why = "neither the file nor its name says which rank wrote it"
-    numbers, warnings = ranks_of([Claim(path, named=rank_in_name(path), why_not=why) for path in paths], ranks)
+    claims = [Claim(path, named=rank_in_name(path), why_not=why) for path in paths]
+    fitting = _fitting(documents[0][0]) if len(claims) == 1 and claims[0].named is None and not ranks else None
+    if fitting and fitting[0] > 0:
+        named = ", ".join(map(str, fitting[:8])) + (", ..." if len(fitting) > 8 else "")
+        numbers, warnings = (
+            [fitting[0]],
+            [f"{os.path.basename(str(paths[0]))}: {why}: taken as rank {fitting[0]} (its splits fit rank {named})"],
+        )
+    else:
+        numbers, warnings = ranks_of(claims, ranks)
     captures = [
         _capture(path, entries, rank, problems, limits) for path, (entries, problems), rank in zip(paths, documents, numbers, strict=True)
     ]
     trace = merge_captures(captures, source_format=FORMAT)
     trace = trace if trace.start_ns.none_known else trace.with_notes(REPLAY_TIMES)
     return replace(trace, warnings=(*warnings, *trace.warnings))
+
+
+def _fitting(entries: list[Any]) -> list[int] | None:
+    """Ranks whose exchanges give themselves what they get from themselves; None where no entry tells."""
+    fitting: set[int] | None = None
+    for e in entries:
+        sent, received = (e.get("in_split"), e.get("out_split")) if isinstance(e, dict) and e.get("pg_id") is None else (None, None)
+        if isinstance(sent, list) and isinstance(received, list) and sent and len(sent) == len(received) == e.get("world_size"):
+            own = {i for i, (a, b) in enumerate(zip(sent, received, strict=True)) if a == b}
+            fitting = own if fitting is None else fitting & own
+    return None if fitting is None else sorted(fitting)
 
 
 def _capture(path: str | os.PathLike[str], entries: list[Any], rank: int, problems: list[str], limits: Limits) -> RankCapture:
