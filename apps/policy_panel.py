@@ -7,6 +7,7 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
+from bokeh.models import CustomJSTickFormatter
 
 from commcanary_lab.errors import LabError
 from commcanary_lab.review.policy import Policy, parse_policy
@@ -42,6 +43,7 @@ _SPANS: dict[str, tuple[float, float | None, float]] = {
     "measured_inconclusive_pct": (0, 100, 1),
     "measured_resamples": (100, 1_000_000, 100),
 }
+_HALF = {"flex": "1 1 0px", "min-width": "0"}
 _WHOLE = ("measured_resamples", "measured_seed")
 
 _HELP = {
@@ -121,10 +123,10 @@ class PolicyPanel:
         whole = name in _WHOLE
         start, end, step = _SPANS.get(name, (0, None, 1))
         make = pmui.IntInput if whole else pmui.FloatInput
-        widget = make(
-            label=label, value=value, start=start, end=end, step=step, size="small", variant="outlined", sizing_mode="stretch_width",
-            margin=(0, 4, 12, 4), styles={"flex": "1 1 0px", "min-width": "0"},
-        )  # fmt: skip
+        style = {"size": "small", "variant": "outlined", "sizing_mode": "stretch_width", "margin": (0, 4, 12, 4)}
+        # a text that changed when the field gets the focus would lose its selection, and what is typed would be appended to it
+        as_typed = CustomJSTickFormatter(code="return String(tick)")
+        widget = make(label=label, value=value, start=start, end=end, step=step, format=as_typed, styles=_HALF, **style)
         widget.param.watch(lambda e: self._edited(name, e.new), "value")
         self._inputs[name] = widget
         return widget

@@ -160,7 +160,8 @@ def _second(names: tuple[str, ...], baseline: str | None, mode: str) -> str | No
         return baseline
     others = [n for n in names if n != baseline]
     stem = (baseline or "").split(".")[0]
-    return next((n for n in others if n.split(".")[0] == stem), others[0] if others else None)
+    alike = [n for n in others if n.split(".")[0] == stem] or [n for n in others if n.startswith(stem)]
+    return (alike or others or [None])[0]
 
 
 def _opened(workspace: Workspace, name: str, asked: Request) -> tuple[Request, Saved]:

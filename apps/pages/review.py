@@ -117,11 +117,10 @@ class _Page:
         style: dict[str, Any] = {"size": "small", "margin": (0, 8, 0, 0), "align": "center"}
         page = pmui.FileDownload(
             callback=self._page_file, filename="review.html", label="Report as HTML", variant="contained", disable_elevation=True,
-            icon="download", description="One file that opens offline and prints", width=160, **style,
+            icon="download", width=160, **style,
         )  # fmt: skip
         document = pmui.FileDownload(
-            callback=self._document_file, filename="comparison.json", label="Comparison as JSON", variant="outlined", icon="download",
-            description="verify-comparison recomputes it", width=190, **style,
+            callback=self._document_file, filename="comparison.json", label="Comparison as JSON", variant="outlined", icon="download", width=190, **style,
         )  # fmt: skip
         parts = [page, document]
         if self.data.request.mode == "simulated":

@@ -1,0 +1,215 @@
+"""The review page in a browser: a verdict at a glance, a policy that turns it, and a page to take along."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from commcanary_lab.review import Policy, compare
+from commcanary_lab.review.policy import load_policy
+from commcanary_lab.workspace import Workspace
+from tests.browser.conftest import ROOT, Server
+
+BASE, CANDIDATE = "tp8_decode.baseline.report.json", "tp8_decode.slower_links.report.json"
+
+#: Colours of the bars of the whole workload, as the browser has them.
+_BARS = """() => {
+  for (const doc of Bokeh.documents) for (const m of doc._all_models.values())
+    if (m.type === 'ColumnDataSource' && m.data.allowed && Array.from(m.data.label)[0] === 'p99') return Array.from(m.data.color);
+  return null }"""
+
+
+def query_of(page: Any) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def set_number(page: Any, label: str, value: str) -> None:
+    field = page.get_by_label(label, exact=True).first
+    field.fill(value)
+    field.press("Enter")
+
+
+def choose(page: Any, label: str, option: str) -> None:
+    page.get_by_label(label, exact=True).click()
+    page.get_by_role("menuitem", name=option, exact=True).click()
+
+
+def test_the_bundled_workspace_shows_a_verdict_that_reads(open_page: Any, server: Server) -> None:
+    page = open_page("page=review")
+    expect(page.get_by_test_id("verdict")).to_have_text("Fail")
+    w = Workspace(server.folder)
+    e = next(e for e in compare(w.report(BASE), w.report(CANDIDATE)).evaluations if e.key == "p99_pct")
+    expect(page.get_by_test_id("answer")).to_contain_text(f"became {e.change:.1f} % slower")
+    expect(page.get_by_test_id("answer")).to_contain_text("the policy allows 15 %")
+    for words in ("Change against the policy", "What changed by phase", "What changed by operation", "Distribution of the exposed latency"):
+        expect(page.get_by_text(words)).to_be_visible()
+    expect(page.locator(".tabulator-row")).not_to_have_count(0)
+    expect(page.locator("code")).to_contain_text(f"commcanary-lab compare {BASE} {CANDIDATE}")
+    assert page.evaluate(_BARS)[0] == "#c93a32"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").first.click()
+    assert Path(download.value.path()).read_text().startswith("scope,name,metric,baseline,candidate")
+
+
+def test_the_policy_turns_the_verdict_live_and_is_kept_in_the_address(open_page: Any) -> None:
+    page = open_page("page=review")
+    verdict = page.get_by_test_id("verdict")
+    expect(verdict).to_have_text("Fail")
+    for label, value in (("p99, %", "60"), ("p95, %", "60"), ("Median, %", "60")):
+        set_number(page, label, value)
+    expect(page.get_by_test_id("answer")).to_contain_text("in phase")  # the whole workload passes, its parts do not
+    expect(verdict).to_have_text("Fail")
+    set_number(page, "Each part, %", "60")
+    expect(verdict).to_have_text("Pass")
+    page.wait_for_function(f"() => !({_BARS})().includes('#c93a32')")
+    expect(page.locator("code")).to_contain_text("--policy policy.toml")
+    assert query_of(page)["policy"][0] == "p99_threshold_pct=60.0"
+    page.reload()
+    expect(verdict).to_have_text("Pass")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="policy.toml").click()
+    assert load_policy(download.value.path()).breakdown_threshold_pct == 60
+    page.get_by_role("button", name="Defaults").click()
+    expect(verdict).to_have_text("Fail")
+    expect(page.get_by_label("p99, %", exact=True).first).to_have_value("15")
+    assert "policy" not in query_of(page)
+
+
+def test_a_policy_file_is_taken_or_refused(open_page: Any) -> None:
+    page = open_page("page=review")
+    upload = page.locator("input[type=file]")
+    loose = "".join(f"{n}_threshold_pct = 90\n" for n in ("p99", "p95", "median", "breakdown")).encode()
+    upload.set_input_files({"name": "loose.toml", "mimeType": "application/toml", "buffer": loose})
+    expect(page.get_by_test_id("verdict")).to_have_text("Pass")
+    expect(page.get_by_label("p95, %", exact=True).first).to_have_value("90")
+    upload.set_input_files({"name": "wrong.toml", "mimeType": "application/toml", "buffer": b"p98_threshold_pct = 1"})
+    expect(page.get_by_role("alert")).to_contain_text("wrong.toml: unknown threshold 'p98_threshold_pct'")
+    expect(page.get_by_test_id("verdict")).to_have_text("Pass")
+
+
+def test_the_page_to_take_along_opens_offline_and_the_json_recomputes(open_page: Any, browser: Any, server: Server, tmp_path: Path) -> None:
+    page = open_page("page=review")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Report as HTML").click()
+    saved = tmp_path / download.value.suggested_filename
+    download.value.save_as(saved)
+    assert saved.suffix == ".html"
+    context = browser.new_context(offline=True)
+    other = context.new_page()
+    requests: list[str] = []
+    other.on("request", lambda r: requests.append(r.url))
+    other.goto(saved.as_uri())
+    expect(other.locator("h1 .verdict")).to_have_text("Fail")
+    expect(other.locator("h1")).to_contain_text("p99 +21.1 %")
+    expect(other.locator("svg").first).to_be_visible()
+    assert requests == [saved.as_uri()]
+    context.close()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Comparison as JSON").click()
+    document = tmp_path / "comparison.json"
+    download.value.save_as(document)
+    command = [sys.executable, "-m", "commcanary_lab.cli", "verify-comparison", document, server.folder / BASE, server.folder / CANDIDATE]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_deep_link_restores_both_sides(open_page: Any) -> None:
+    page = open_page(f"page=review&baseline={CANDIDATE}&candidate={BASE}&policy=p99_threshold_pct%3D7.5")
+    expect(page.locator(".crumb")).to_contain_text(f"{CANDIDATE} → {BASE}")
+    expect(page.get_by_test_id("verdict")).to_have_text("Pass")
+    expect(page.get_by_label("p99, %", exact=True).first).to_have_value("7.5")
+    page.get_by_role("button", name="Swap").click()
+    expect(page.get_by_test_id("verdict")).to_have_text("Fail")
+    expect(page.locator(".crumb")).to_contain_text(f"{BASE} → {CANDIDATE}")
+    assert (query_of(page)["baseline"], query_of(page)["candidate"]) == ([BASE], [CANDIDATE])
+    expect(page.get_by_label("p99, %", exact=True).first).to_have_value("7.5")
+
+
+def test_incompatible_reports_are_refused_until_allowed(open_page: Any, server: Server) -> None:
+    document = json.loads((server.folder / BASE).read_bytes())
+    document["backend"]["seed"] = 8
+    added = server.folder / "other_seed.report.json"
+    added.write_text(json.dumps(document))
+    try:
+        page = open_page(f"page=review&baseline={BASE}&candidate=other_seed.report.json", wait="[role=alert]")
+        box = page.get_by_role("alert")
+        expect(box).to_contain_text("cannot be compared")
+        expect(box).to_contain_text("the reports are incompatible in seed: 7 against 8; simulate both alike, or allow it at the left")
+        page.get_by_label("Allow different work or protocol").click()
+        expect(page.get_by_test_id("verdict")).to_have_text("Warning")
+        expect(page.get_by_test_id("answer")).to_contain_text("do not describe the same work")
+        assert query_of(page)["allow"] == ["1"]
+    finally:
+        added.unlink()
+
+
+def test_measured_traces(open_page: Any) -> None:
+    page = open_page("page=review&trace=gloo4.json")
+    page.get_by_role("button", name="Measured").click()
+    expect(page.get_by_test_id("answer")).to_contain_text("No operation became slower")
+    expect(page.locator(".crumb")).to_contain_text("gloo4.json → gloo4_shards · measured")
+    expect(page.get_by_text("Change of each operation")).to_be_visible()
+    title = page.locator(".tt", has_text=re.compile("^Distribution of"))
+    before = title.inner_text()
+    page.locator(".tabulator-cell[tabulator-field=operation]:visible").nth(4).click()
+    expect(title).not_to_have_text(before)
+    page.get_by_role("button", name="p95", exact=True).click()
+    expect(page.get_by_text("the band is the 10 % that the policy allows")).to_be_visible()
+
+
+def test_two_configurations_simulated_now_become_reports(open_page: Any, server: Server) -> None:
+    page = open_page("page=review&trace=adversarial.json&compare=simulated")
+    expect(page.locator(".crumb")).to_contain_text("adversarial.json on baseline → adversarial.json on high_bandwidth")
+    expect(page.get_by_test_id("verdict")).to_have_text("Fail")
+    choose(page, "Candidate on", "low_latency")
+    expect(page.get_by_test_id("verdict")).to_have_text("Pass")
+    page.get_by_role("button", name="Keep both reports").click()
+    expect(page.locator(".crumb")).to_contain_text("adversarial.baseline.report.json → adversarial.low_latency.report.json")
+    expect(page.get_by_test_id("verdict")).to_have_text("Pass")
+    for name in ("baseline", "low_latency"):
+        path = server.folder / f"adversarial.{name}.report.json"
+        verb = [sys.executable, "-m", "commcanary_lab.cli", "verify-report", path, server.folder / "adversarial.json"]
+        assert subprocess.run(verb, cwd=ROOT, capture_output=True, check=False).returncode == 0
+        path.unlink()
+
+
+def test_a_saved_comparison_opens_from_the_list_recomputed(open_page: Any, server: Server) -> None:
+    w = Workspace(server.folder)
+    found = compare(w.report(BASE), w.report(CANDIDATE), Policy(p99_threshold_pct=33))
+    path = server.folder / "review.comparison.json"
+    path.write_text(json.dumps(found.to_json()))
+    try:
+        page = open_page("page=overview")
+        page.locator(".tabulator-cell", has_text=re.compile(r"^review\.comparison\.json$")).click()
+        expect(page.get_by_text("Saved comparison review.comparison.json")).to_be_visible()
+        expect(page.locator(".chip.ok")).to_contain_text("values come out as stated")
+        expect(page.get_by_label("p99, %", exact=True).first).to_have_value("33")
+        set_number(page, "p99, %", "34")
+        expect(page.get_by_test_id("verdict")).to_be_visible()
+        expect(page.get_by_text("Saved comparison")).to_have_count(0)
+        assert "comparison" not in query_of(page)
+        assert query_of(page)["baseline"] == [BASE]
+    finally:
+        path.unlink()
+
+
+@pytest.mark.parametrize("width", [1366, 1440])
+def test_every_tab_is_in_view(open_page: Any, width: int) -> None:
+    page = open_page("page=review")
+    page.set_viewport_size({"width": width, "height": 768})
+    tabs = page.get_by_role("tab")
+    expect(tabs.last).to_be_visible()
+    edges = [tabs.nth(i).bounding_box() for i in range(tabs.count())]
+    theme = page.get_by_label("Toggle theme").bounding_box()
+    assert len(edges) >= 7
+    assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= theme["x"] for box in edges)
+    assert len({round(box["y"]) for box in edges}) == 1
+    assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
