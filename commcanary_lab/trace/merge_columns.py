@@ -73,7 +73,8 @@ def merge_columns(
     lossy : bool
         The source is known to lose records and times. Messages are then matched by their order among those of one size; an event that
         some of its ranks measured and others did not has no measured time; starts that not every event has are left out. Each of these
-        is said in a note. Otherwise they are refused.
+        is said in a note. Otherwise they are refused. Such sources write communicator by communicator, so that between communicators
+        the order of a rank's records only guides the order of events.
     clock_offsets_ns, align_ends
         As in `merge.merge_captures`.
 
@@ -102,7 +103,7 @@ def merge_columns(
     start_ns = _starts(records, event, count, notes) if lossy else records.start_ns
     place, forced = _first_seen(event, count), 0
     if not np.any(start_ns >= 0):
-        place, forced = order_rows(records.rank, event, count)
+        place, forced = order_rows(records.rank, event, count, records.communicator if lossy else None)
     event = place[event] if count else event
     table = _Events.of(records, event, count)
     _check(table, origin)
@@ -266,7 +267,8 @@ def _starts(r: RecordColumns, event: IntArray, count: int, notes: list[str]) -> 
 def _clocks(
     r: RecordColumns, event: IntArray, start_ns: IntArray, origin: Origin, offsets_ns: Mapping[int, int] | None, align_ends: bool
 ) -> Clocks:
-    captures = {rank: RankCapture(rank, [], file, origin.clock) for rank, file in sorted(origin.files.items())}
+    timed = {rank: [Record(rank, "", 0, (), start_ns=0)] for rank in np.unique(r.rank[start_ns >= 0]).tolist()}  # whether, not when
+    captures = {rank: RankCapture(rank, timed.get(rank, []), file, origin.clock) for rank, file in sorted(origin.files.items())}
     return calibrate(captures, _measured(r, event, start_ns) if align_ends else (), offsets_ns, align_ends)
 
 

@@ -84,7 +84,9 @@ def order_by_ranks(sequences: Sequence[Sequence[_T]]) -> tuple[list[_T], int]:
     return order, forced
 
 
-def order_rows(rank: npt.NDArray[np.integer], event: npt.NDArray[np.integer], count: int) -> tuple[npt.NDArray[np.int64], int]:
+def order_rows(
+    rank: npt.NDArray[np.integer], event: npt.NDArray[np.integer], count: int, lane: npt.NDArray[np.integer] | None = None
+) -> tuple[npt.NDArray[np.int64], int]:
     """Order events as `order_by_ranks` does, from one row per event and rank.
 
     Parameters
@@ -95,6 +97,9 @@ def order_rows(rank: npt.NDArray[np.integer], event: npt.NDArray[np.integer], co
         Event of each row, from 0 to `count` - 1. A rank names an event at most once.
     count : int
         Number of events.
+    lane : ndarray of int, shape (n,), optional
+        What of each rank is in order, where its rows as a whole are only roughly so: rows of a rank in different lanes say nothing about
+        each other but how far the rank had come.
 
     Returns
     -------
@@ -113,13 +118,18 @@ def order_rows(rank: npt.NDArray[np.integer], event: npt.NDArray[np.integer], co
         return place, 0
     if np.any(rank[1:] < rank[:-1]):
         by_rank = np.argsort(rank, kind="stable")
-        rank, event = rank[by_rank], event[by_rank]
+        rank, event, lane = rank[by_rank], event[by_rank], None if lane is None else lane[by_rank]
     position = positions(rank)
     reached = np.zeros(count, np.int64)
     np.maximum.at(reached, event, position)
     order = np.lexsort((first_rows(event, count), reached))
     place[order] = np.arange(count)
+    if lane is not None:
+        by_lane = np.lexsort((lane, rank))
+        rank, event, lane = rank[by_lane], event[by_lane], lane[by_lane]
     same = rank[1:] == rank[:-1]
+    if lane is not None:
+        same &= lane[1:] == lane[:-1]
     if np.all((np.diff(place[event]) > 0) | ~same):  # where this agrees with every rank, it is the order wanted
         return place, 0
     from commcanary_lab.trace.order_kernel import placed

@@ -179,6 +179,22 @@ def test_order_on_arrays_is_the_order_of_sequences(sequences: list[list[int]]) -
     assert also_forced == forced
 
 
+@given(st.lists(st.lists(st.integers(0, 11), unique=True, max_size=9), min_size=1, max_size=4))
+def test_order_within_lanes(sequences: list[list[int]]) -> None:
+    """Lanes (event modulo 3, ascending in every rank) keep their order, whatever the ranks say about different lanes."""
+    used = sorted({e for s in sequences for e in s})
+    lanes = [[sorted(e for e in s if e % 3 == lane) for lane in range(3)] for s in sequences]
+    mixed = [[lanes[r][e % 3].pop(0) for e in s] for r, s in enumerate(sequences)]
+    rank = np.array([r for r, s in enumerate(mixed) for _ in s], np.int64)
+    event = np.array([e for s in mixed for e in s], np.int64)
+    place, forced = order_rows(rank, np.searchsorted(used, event), len(used), event % 3)
+    assert forced == 0
+    order = [used[i] for i in np.argsort(place).tolist()]
+    assert sorted(order) == used
+    for lane in range(3):
+        assert [e for e in order if e % 3 == lane] == [e for e in used if e % 3 == lane]
+
+
 @given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(-3, 3), st.integers(0, 1 << 40)), max_size=30))
 def test_numbering(rows: list[tuple[int, int, int]]) -> None:
     table = np.array(rows, np.int64).reshape(-1, 3)
