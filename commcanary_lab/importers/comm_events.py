@@ -105,12 +105,6 @@ def describe(
         if not 0 <= group_root < len(members.in_order):
             return Refusal(f"{UNREADABLE}: root {group_root} in a group of {len(members.in_order)}", UNREADABLE, row_total(args))
         root = members.in_order[group_root]
-    if size.sent_splits is not None and size.received_splits is not None:
-        own = members.in_order.index(rank)
-        kept, got = size.sent_splits[own], size.received_splits[own]
-        if kept != got and min(kept, got) >= 0:
-            what = f"splits contradict: rank {rank} keeps {kept} bytes for itself and gets {got} from itself"
-            return Refusal(what, "splits contradict", row_total(args))
     return Described(_record(args, size, members, ends, rank, timed, root), members.origin, size.notes)
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from commcanary_lab.importers.comm_events import Refusal, Timed, describe, distinct_sequences
+from commcanary_lab.importers.comm_events import Described, Refusal, Timed, describe, distinct_sequences
 from commcanary_lab.importers.kineto_args import CommArgs, Unreadable
 from commcanary_lab.importers.kineto_group import GroupDirectory
 from commcanary_lab.trace.model import ImportCoverage, UnsizedRow
@@ -75,6 +75,8 @@ class RankRows:
             Its place in the file, for warnings.
         """
         found = describe(args, groups, self.rank, timed, group_root=group_root)
+        if isinstance(found, Described) and (wrong := _contradicts_itself(found.record)) is not None:
+            found = Refusal(f"splits contradict: {wrong}", "splits contradict", found.record.sent_bytes)
         if isinstance(found, Refusal):
             self.refuse(name, found, where, timed)
             return
@@ -118,6 +120,17 @@ class RankRows:
             warnings=(*warnings, *problems),
             coverage=ImportCoverage(read, len(self.records), dict(sorted(self.skipped.items())), (self.rank,), (self.file,)),
         )
+
+
+def _contradicts_itself(record: Record) -> str | None:
+    """Why the splits cannot be this rank's: it must get from itself what it keeps for itself."""
+    if record.sent_splits is None or record.received_splits is None:
+        return None
+    own = record.members.index(record.rank)
+    kept, got = record.sent_splits[own], record.received_splits[own]
+    if kept == got or min(kept, got) < 0:
+        return None
+    return f"rank {record.rank} keeps {kept} bytes for itself and gets {got} from itself"
 
 
 def level_durations(captures: list[RankCapture]) -> list[RankCapture]:
