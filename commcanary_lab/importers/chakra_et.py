@@ -84,7 +84,7 @@ def recognise(head: bytes) -> bool:
 
     Examples
     --------
-    >>> from commcanary_lab.importers.chakra_schema import encode_trace
+    >>> from commcanary_lab.importers.chakra_schema import Metadata, Node, NodeType, encode_trace
     >>> data = encode_trace(Metadata("0.0.4"), [Node(0, "sync", NodeType.COMM_COLL)])
     >>> recognise(data), recognise(b"hello\\n"), recognise(b'{"workload_graph": [')
     (True, False, True)
