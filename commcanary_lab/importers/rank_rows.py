@@ -142,8 +142,10 @@ def level_durations(captures: list[RankCapture]) -> list[RankCapture]:
         keys: list[tuple[object, ...]] = []
         for r in c.records:
             message = (r.members, r.group, r.sender, r.receiver, r.tag)
-            key = (*message, r.sequence if r.sender is None else positions[message])
-            positions[message] += 1
+            numbered = r.sender is None and r.sequence is not None
+            key = (*message, numbered, r.sequence if numbered else positions[message])
+            if not numbered:
+                positions[message] += 1
             keys.append(key)
             known[key].add(r.duration_ns is None)
         counts.append(keys)
