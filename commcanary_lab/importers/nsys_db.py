@@ -117,7 +117,7 @@ def database(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Iterator
     except sqlite3.OperationalError as e:
         what = "reading it takes longer than its size explains" if left[0] < 0 else f"not readable: {e}"
         raise FormatError(what, file=file, remedy="export the report again") from None
-    except (sqlite3.Error, sqlite3.Warning, OverflowError) as e:
+    except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as e:  # messages quote damaged names
         raise FormatError(f"not readable: {e}", file=file, remedy="export the report again") from None
     finally:
         if connection is not None:

@@ -150,7 +150,7 @@ def _with_rest(trace: Trace, rest: RankRows | None, reports: Sequence[_Report], 
     coverage = ImportCoverage(coverage.read, coverage.used, dict(sorted(coverage.skipped.items())), coverage.ranks,
                               tuple(r.name for r in reports))  # fmt: skip
     unsized = (*trace.unsized, *(() if extra is None else (replace(u, rank=None) for u in extra.unsized)))
-    warnings = list(comms.warnings)
+    warnings = [*comms.warnings, *(() if extra is None else extra.warnings)]
     for r in reports:
         if r.kernels and not r.payloads:
             what = "no message sizes and communicators" if r.ranges else "no NVTX ranges of NCCL (trace with `-t cuda,nvtx`), so no sizes"
