@@ -27,6 +27,8 @@ _HEADER = re.compile(rb'"header"\s*:\s*\{')
 _PAYLOAD = re.compile(rb'"(?:coll_perf|p2p_perf|dump_stats)"\s*:\s*\{')
 #: What C prints for numbers that JSON has no words for.
 _BARE = re.compile(rb"(?<=[:\s,\[])-?(?:nan|inf(?:inity)?)(?=[\s,}\]])", re.IGNORECASE)
+#: What a file system leaves at the end of a file whose writer was killed.
+_PADDING = b"\0 \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
@@ -119,7 +121,7 @@ class LineFile:
         rows: list[Line] = []
         lines: list[int] = []
         problems: list[Problem] = []
-        texts = text.rstrip().split(b"\n") if last else text.removesuffix(b"\n").split(b"\n")
+        texts = text.rstrip(_PADDING).split(b"\n") if last else text.removesuffix(b"\n").split(b"\n")
         for i, line in enumerate(texts):
             if not line.strip():
                 continue
@@ -129,7 +131,7 @@ class LineFile:
             except msgspec.ValidationError as e:
                 problems.append(self._problem(number + i, *_explained(e)))
             except msgspec.DecodeError as e:
-                if last and i == len(texts) - 1:
+                if last and i == len(texts) - 1 and "truncated" in str(e):
                     self.torn += 1
                     self.warnings.append(f"{self.name}: line {number + i}: the last record is cut short and was left out")
                 else:
