@@ -147,27 +147,31 @@ class _Tabs:
 
     def __init__(self, session: Session, asked: Asked, both: Comparison) -> None:
         self.session, self.asked, self.both = session, asked, both
-        self._parts = {name: pn.Column(sizing_mode="stretch_width", margin=(16, 0, 0, 0)) for name in _TABS}
         given = session.selection.option("view", "contrast")
         active = list(_TABS).index(given) if given in _TABS else 0
-        self._open(active)
-        self.tabs = pmui.Tabs(
-            *[(title, self._parts[name]) for name, title in _TABS.items()], active=active, dynamic=True, sizing_mode="stretch_width",
-            margin=0, sx={"& .MuiTabs-root": {"borderBottom": "1px solid var(--mui-palette-divider)"}},
+        # a tab that was opened stays: hiding it costs nothing, and drawing figures anew while they are drawn upsets the browser
+        self._parts = {name: pn.Column(sizing_mode="stretch_width", margin=(16, 0, 0, 0), visible=False) for name in _TABS}
+        self.tabs = pmui.TabMenu(
+            items=[{"label": title} for title in _TABS.values()], active=active, margin=0, sizing_mode="stretch_width",
+            sx={"borderBottom": "1px solid var(--mui-palette-divider)"},
         )  # fmt: skip
+        self._open(active)
         self.tabs.param.watch(self._changed, "active")
-        self.view = self.tabs
+        self.view = pn.Column(self.tabs, *self._parts.values(), sizing_mode="stretch_width", margin=0)
 
     def _changed(self, event: Any) -> None:
+        if event.new is None or not 0 <= event.new < len(_TABS):
+            return
         name = list(_TABS)[event.new]
         self.session.choose("view", *((name,) if name != "contrast" else ()))
         self._open(event.new)
 
     def _open(self, number: int) -> None:
-        name = list(_TABS)[number]
-        part = self._parts[name]
-        if not len(part):
-            part[:] = [getattr(self, f"_{name}")()]
+        opened = list(_TABS)[number]
+        for name, part in self._parts.items():
+            part.visible = name == opened
+        if not len(self._parts[opened]):
+            self._parts[opened][:] = [getattr(self, f"_{opened}")()]
 
     def _contrast(self) -> Any:
         return contrast(self.both.contrast)

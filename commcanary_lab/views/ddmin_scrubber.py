@@ -13,7 +13,7 @@ from commcanary_lab.verify.model import Tolerances
 from commcanary_lab.views.extra import material, panel
 from commcanary_lab.views.latency_curves import LEFT
 from commcanary_lab.views.markup import coverage_text, html, percent, title_html
-from commcanary_lab.views.plot_frame import error_height, frame, guide, pane
+from commcanary_lab.views.plot_frame import error_height, frame, guide, pane, redraw
 from commcanary_lab.views.tables import download
 from commcanary_lab.views.theme import NEUTRAL, THEME_CONFIG, paper
 
@@ -83,7 +83,7 @@ class DdminScrubber:
         self._strip = ColumnDataSource({"left": [], "right": [], "share": []})
         self.size, self.error, self.strip = self._size_figure(), self._error_figure(), self._strip_figure()
         self.slider.param.watch(lambda e: self.show(e.new), "value")
-        self.slider.param.watch(lambda e: self._told(e.new), "value_throttled")
+        self.slider.param.watch(lambda _: self._told(self.step), "value_throttled")  # its own value may be late
         self.view = self._layout()
         self.show(first)
 
@@ -98,9 +98,9 @@ class DdminScrubber:
         step = self.result.steps[number]
         self.text.object = f'<div class="cl"><p data-testid="ddmin-step">{step_text(self.result, number)}</p></div>'
         self._decisions.object = f'<div class="cl">{decision_table(self.result, step)}</div>'
-        self._at.data = {"at": [number]}
+        redraw(self._at, {"at": [number]})
         left, right, share = kept_share(step, len(self.result.source))
-        self._strip.data = {"left": left, "right": right, "share": share}
+        redraw(self._strip, {"left": left, "right": right, "share": share})
         self._before.disabled = not any(i < number for i in self.accepted)
         self._after.disabled = not any(i > number for i in self.accepted)
 

@@ -11,7 +11,7 @@ from commcanary_lab.minimize.contrast import QUANTILES, Contrast
 from commcanary_lab.units import format_us
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.markup import html, rows_html
-from commcanary_lab.views.plot_frame import frame, guide, pane
+from commcanary_lab.views.plot_frame import frame, guide, pane, redraw
 from commcanary_lab.views.theme import NEUTRAL
 
 __all__ = ["LEFT", "RIGHT", "LatencyCurves", "slower_share"]
@@ -91,7 +91,7 @@ class LatencyCurves:
         """Draw one backend; the axes stay."""
         i = self.backends.index(backend)
         for name, reports in zip(_NAMES, self._reports, strict=True):
-            self._sources[name].data = self._columns(reports[i].samples.exposed_us)
+            redraw(self._sources[name], self._columns(reports[i].samples.exposed_us))
         self.table.object = f'<div class="cl">{quantile_rows(self.result, i)}</div>'
 
     def _columns(self, exposed_us: FloatArray) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from commcanary_lab.views.extra import panel
 from commcanary_lab.views.theme import NEUTRAL
 
-__all__ = ["error_height", "error_text", "error_ticks", "frame", "guide", "pane"]
+__all__ = ["error_height", "error_text", "error_ticks", "frame", "guide", "pane", "redraw"]
 
 _ERROR_TICKS = (0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)
 
@@ -56,6 +56,15 @@ def pane(*figures: Any) -> Any:
 
     content = figures[0] if len(figures) == 1 else column(*figures, sizing_mode="stretch_width", spacing=2)
     return panel().pane.Bokeh(content, sizing_mode="stretch_width", margin=0)
+
+
+def redraw(source: Any, data: dict[str, Any]) -> None:
+    """Exchange the data of a source, from any callback.
+
+    Panel runs the clicks that arrive while it writes to the browser without the lock of the document, where Bokeh refuses changes.
+    """
+    with panel().io.unlocked():
+        source.data = data
 
 
 def error_height(error: float) -> float:
