@@ -25,6 +25,7 @@ from commcanary_lab.units import format_us
 
 if TYPE_CHECKING:
     from commcanary_lab.canary.model import Canary
+    from commcanary_lab.simulate.report import Report
     from commcanary_lab.trace.model import Trace
     from commcanary_lab.verify.model import Check
 
@@ -218,6 +219,10 @@ def simulate(
     if json:
         emit_json(document)
         return
+    _print_report(report)
+
+
+def _print_report(report: Report) -> None:
     m = report.metrics
     say(
         f"{report.backend.label} ({report.model}, {report.origin}): "

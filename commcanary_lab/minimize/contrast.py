@@ -14,9 +14,10 @@ import numpy as np
 
 from commcanary_lab.canary.summary import program_lines
 from commcanary_lab.errors import UsageError
-from commcanary_lab.minimize.sides import Minimised, Setting, Side, make_side
+from commcanary_lab.minimize.sides import Minimised, Side, make_side
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.simulate.models import CostModel
+from commcanary_lab.simulate.prepare import prepare
 from commcanary_lab.simulate.report import Report, quantile
 from commcanary_lab.trace.groups import ranks_text
 from commcanary_lab.trace.measure import canonical_size
@@ -25,6 +26,7 @@ from commcanary_lab.traffic.build import build_matrix
 from commcanary_lab.traffic.difference import TrafficDifference
 from commcanary_lab.verify.behavior import TAILS, tail_events
 from commcanary_lab.verify.model import Tolerances
+from commcanary_lab.verify.setting import Setting
 
 __all__ = ["QUANTILES", "Contrast", "ContrastRow", "Distribution", "LostEvent", "contrast"]
 
@@ -106,7 +108,7 @@ class Contrast:
     @cached_property
     def reports(self) -> tuple[Report, ...]:
         """Simulations of the source, one per backend."""
-        return self.a.setting.reports(self.source)
+        return tuple(self.a.setting.reports(prepare(self.source, self.a.setting.assume)))
 
     @cached_property
     def rows(self) -> tuple[ContrastRow, ...]:

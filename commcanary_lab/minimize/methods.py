@@ -12,11 +12,12 @@ from commcanary_lab.errors import UsageError
 from commcanary_lab.minimize.baselines import KINDS, baseline
 from commcanary_lab.minimize.ddmin import Cancel, Reduction, ddmin
 from commcanary_lab.minimize.search import Search, search
-from commcanary_lab.minimize.sides import Minimised, Setting, Side, make_side
+from commcanary_lab.minimize.sides import Minimised, Side, make_side
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.simulate.models import CostModel
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.verify.model import Tolerances
+from commcanary_lab.verify.setting import Setting
 
 __all__ = ["MethodRow", "MethodTable", "compare_methods"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from commcanary_lab.minimize.plan import EXACT, Recipe
 
 if TYPE_CHECKING:
-    from commcanary_lab.minimize.search import Work
+    from commcanary_lab.minimize.work import Work
 
 __all__ = ["refine"]
 

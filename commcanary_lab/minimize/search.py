@@ -7,8 +7,8 @@ smallest passing candidate *that was tried*: nothing proves that no smaller one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -16,32 +16,27 @@ from typing import Any
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import UsageError
-from commcanary_lab.minimize.candidates import Candidate, Problem, Workshop, judge_task, measure_task
+from commcanary_lab.minimize.candidates import Candidate, Problem
 from commcanary_lab.minimize.ddmin import Cancel
 from commcanary_lab.minimize.plan import Recipe, level_of_records, level_of_scale
 from commcanary_lab.minimize.refine import refine as refine_groups
+from commcanary_lab.minimize.work import SMALL_EVENTS, Cancelled, Progress, Work
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.simulate.models import CostModel, get_model
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.verify.model import Tolerances, Verification
 from commcanary_lab.verify.run import verify_canary
 
-__all__ = ["LEDGER_FORMAT", "SCALES", "Protocol", "Search", "search"]
+__all__ = ["LEDGER_FORMAT", "SCALES", "SMALL_EVENTS", "Progress", "Protocol", "Search", "search"]
 
 LEDGER_FORMAT = "commcanary_lab.search_ledger.v1"
 
 #: Multiples of the default error scales (1 us, pressure 0.01) that are tried besides record budgets.
 SCALES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
-#: Above so many events only the record budgets are tried unless the call says otherwise: each further candidate takes a compile.
-SMALL_EVENTS = 4_096
-#: Long traces are compiled at several levels at once.
-_THREADS = 2
 #: Refinement judges at most so many candidates, and fewer where each takes long.
 REFINE_CALLS = 64
 _REFINE_SQUARED_EVENTS = 400_000_000
-
-Progress = Callable[[Candidate, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -170,80 +165,6 @@ def _source_sha256(found: Search) -> str:
     return trace_sha256(found.trace)
 
 
-class _Cancelled(Exception):
-    pass
-
-
-class Work:
-    """Measures and judges candidates in order, reports progress, and stops when asked to."""
-
-    def __init__(self, problem: Problem, executor: Executor | None, progress: Progress | None, cancelled: Cancel | None) -> None:
-        self.workshop = Workshop(problem, executor)
-        self.problem, self.executor, self.progress, self.cancelled = problem, executor, progress, cancelled
-        self.key = problem.key() if executor is not None else ()
-        self.candidates: list[Candidate] = []
-
-    def check(self) -> None:
-        """Raise where the search was cancelled."""
-        if self.cancelled is not None and self.cancelled.is_set():
-            raise _Cancelled
-
-    def measure(self, tasks: Sequence[tuple[str, Recipe]]) -> None:
-        """Compile candidates and append them; those with a known identity are duplicates."""
-        first = len(self.candidates)
-        for i, found in enumerate(self._measured(first, tasks)):
-            same = next((c for c in self.candidates if c.sha256 == found.sha256), None)
-            if same is not None:
-                found = replace(found, status="duplicate", reason=f"the same canary as candidate {same.index}")
-            self.candidates.append(found)
-            self._report(found, i + 1, len(tasks))
-
-    def _measured(self, first: int, tasks: Sequence[tuple[str, Recipe]]) -> Iterator[Candidate]:
-        if self.executor is not None:
-            yield from self._in_order(
-                [self.executor.submit(measure_task, self.key, self.problem, first + i, s, r) for i, (s, r) in enumerate(tasks)]
-            )
-        elif len(tasks) > 1 and len(self.problem.trace) > SMALL_EVENTS:
-            self.workshop.plan.prime("nested")
-            with ThreadPoolExecutor(_THREADS) as pool:
-                yield from self._in_order([pool.submit(self.workshop.measured, first + i, s, r) for i, (s, r) in enumerate(tasks)])
-        else:
-            for i, (stage, recipe) in enumerate(tasks):
-                self.check()
-                yield self.workshop.measured(first + i, stage, recipe)
-
-    def _in_order(self, futures: Sequence[Future[Candidate]]) -> Iterator[Candidate]:
-        try:
-            for future in futures:
-                self.check()
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-
-    def judge(self, indices: Sequence[int]) -> list[Candidate]:
-        """Judge candidates of the ledger, in order."""
-        self.check()
-        chosen = [self.candidates[i] for i in indices]
-        if self.executor is None or len(chosen) == 1:
-            found = [self.workshop.judged(c) for c in chosen]
-        else:
-            found = [f.result() for f in [self.executor.submit(judge_task, self.key, self.problem, c) for c in chosen]]
-        for c in found:
-            self.candidates[c.index] = c
-            self._report(c, c.index + 1, len(self.candidates))
-        return found
-
-    def _report(self, candidate: Candidate, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(candidate, done, total)
-
-    def best(self) -> Candidate | None:
-        """The smallest accepted candidate; among equals the one with the smallest error, then the earliest."""
-        passing = [c for c in self.candidates if c.status == "accepted"]
-        return min(passing, key=lambda c: (c.size_bytes, c.worst_error, c.index), default=None)
-
-
 def search(
     trace: Trace,
     records: Iterable[int] = range(2, 33),
@@ -314,7 +235,7 @@ def search(
         _judge_by_size(work, exhaustive)
         if not refine_groups(work, protocol.refine, _levels(protocol)):
             stopped = "budget"
-    except _Cancelled:
+    except Cancelled:
         stopped = "cancelled"
     best = work.best()
     canary = verification = None

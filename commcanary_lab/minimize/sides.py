@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,49 +15,22 @@ from commcanary_lab.minimize.baselines import Baseline
 from commcanary_lab.minimize.ddmin import Reduction
 from commcanary_lab.minimize.search import Search
 from commcanary_lab.minimize.worst import smallest_tail_recall, worst_error
-from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
-from commcanary_lab.simulate.models import CostModel
+from commcanary_lab.simulate.backend import DEFAULT_BACKENDS
+from commcanary_lab.simulate.models import get_model
 from commcanary_lab.simulate.prepare import prepare
-from commcanary_lab.simulate.report import Report, simulate_prepared
+from commcanary_lab.simulate.report import Report
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.verify.derived import derived_from, verify_derived
-from commcanary_lab.verify.model import Tolerances, Verification
+from commcanary_lab.verify.model import Verification
 from commcanary_lab.verify.run import verify_canary
+from commcanary_lab.verify.setting import Setting
 
-__all__ = ["Minimised", "Setting", "Side", "make_side"]
+__all__ = ["Minimised", "Side", "make_side"]
 
 #: What can be compared: a canary, a (reduced) trace, or the result of a minimiser.
 Minimised = Canary | Trace | Reduction | Search | Baseline
 
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """On what, and how closely, results are compared; fields as in `verify.run.verify_canary`."""
-
-    backends: tuple[Backend, ...] = DEFAULT_BACKENDS
-    tolerances: Tolerances = field(default_factory=Tolerances)
-    assume: Mapping[str, float] = field(default_factory=dict)
-    model: str | CostModel = "commcanary-v4"
-    salt: bytes = field(default=b"", repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        backends: Sequence[Backend],
-        tolerances: Tolerances | None,
-        assume: Mapping[str, float] | None,
-        model: str | CostModel,
-        salt: bytes,
-    ) -> Setting:
-        """Fill in the defaults."""
-        return cls(tuple(backends), tolerances or Tolerances(), dict(assume or {}), model, salt)
-
-    def reports(self, trace: Trace) -> tuple[Report, ...]:
-        """Simulate a trace on every backend."""
-        prepared = prepare(trace, self.assume)
-        return tuple(simulate_prepared(prepared, b, model=self.model) for b in self.backends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +60,7 @@ class Side:
     @cached_property
     def reports(self) -> tuple[Report, ...]:
         """Simulations of the canary, one per backend."""
-        return self.setting.reports(self.canary.trace)
+        return tuple(self.setting.reports(prepare(self.canary.trace, self.setting.assume)))
 
     @property
     def worst_error(self) -> float:
@@ -129,8 +101,9 @@ def make_side(result: Minimised, source: Trace, label: str, setting: Setting) ->
 
 
 def _same(found: Verification, setting: Setting) -> bool:
-    labels = tuple(b.label for b in setting.backends)
-    return (found.backends, found.tolerances, setting.backends) == (labels, setting.tolerances, DEFAULT_BACKENDS)
+    """Whether a search was verified in this setting; only the names of the default backends say what they are."""
+    stated = (found.backends, found.tolerances, found.model)
+    return setting.backends == DEFAULT_BACKENDS and stated == (setting.labels, setting.tolerances, get_model(setting.model).name)
 
 
 def _canary(result: Minimised, setting: Setting) -> Canary:

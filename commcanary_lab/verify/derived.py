@@ -16,16 +16,17 @@ import numpy.typing as npt
 
 from commcanary_lab.canary.commit import Committer
 from commcanary_lab.canary.model import Canary
-from commcanary_lab.errors import FormatError, RefusedError, UsageError
+from commcanary_lab.errors import FormatError, UsageError
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
-from commcanary_lab.simulate.models import CostModel, get_model
+from commcanary_lab.simulate.models import CostModel
 from commcanary_lab.simulate.prepare import prepare
-from commcanary_lab.simulate.report import Report, simulate_prepared
+from commcanary_lab.simulate.report import Report
 from commcanary_lab.trace.model import Trace
-from commcanary_lab.traffic.build import build_matrix
 from commcanary_lab.verify.behavior import TAILS, behavior_checks, tail_events
-from commcanary_lab.verify.model import Check, Tolerances, Verification, claim_of
+from commcanary_lab.verify.conclusion import conclude, traffic_checks
+from commcanary_lab.verify.model import Check, Tolerances, Verification
 from commcanary_lab.verify.ranking import ranking_checks
+from commcanary_lab.verify.setting import Setting
 from commcanary_lab.verify.source import bounds_checks, commitment_checks
 
 __all__ = ["DerivedFrom", "derive", "derived_from", "mapped_tail_recall", "trace_sha256", "verify_derived"]
@@ -185,48 +186,33 @@ def verify_derived(
     >>> check.coverage, check.commitments, check.ranking, check.behavior, check.claim
     ('partial_source', 'recomputed', 'pass', 'fail', 'refused')
     """
-    tolerances = tolerances or Tolerances()
     stated = derived_from(canary)
     if stated is None:
         raise UsageError("the canary was not derived from kept events", remedy="use verify_canary")
-    if canary.source.salted and not salt:
-        raise RefusedError("the canary's commitments are salted", remedy="give the owner's salt with --salt-file")
-    if salt and not canary.source.salted:
-        raise RefusedError("the canary's commitments are unsalted: it was not made with a salt", remedy="leave the salt out")
+    setting = Setting.of(backends, tolerances, assume, model, salt)
+    setting.check_salt(canary)
     checks = [
         Check("coverage", "source events", len(trace) == canary.source.events, len(trace), canary.source.events),
         Check("coverage", "events stood for", False, len(trace), canary.event_count),
     ]
     checks += _kept_rows(trace, canary, stated, salt)
-    checks += _traffic(trace, canary, tolerances)
-    ours = prepare(trace, assume)
-    theirs = prepare(canary.trace, assume)
-    reports = [simulate_prepared(ours, b, model=model) for b in backends]
-    answers = [simulate_prepared(theirs, b, model=model) for b in backends]
-    ranking = ranking_checks(reports, answers, tolerances)
-    checks += ranking
+    checks += traffic_checks(trace, canary, setting.tolerances, counts=False)
+    ours, theirs = prepare(trace, assume), prepare(canary.trace, assume)
+    reports, answers = setting.reports(ours), setting.reports(theirs)
+    checks += ranking_checks(reports, answers, setting.tolerances)
     kept = stated.kept[canary.source.start : canary.source.stop]
     for a, b in zip(reports, answers, strict=True):
-        checks += [c for c in behavior_checks(a, b, tolerances) if " tail " not in f" {c.name} "]
+        checks += [c for c in behavior_checks(a, b, setting.tolerances) if " tail " not in f" {c.name} "]
         if len(kept) == len(theirs):
-            checks += _tails(a, b, kept, tolerances)
-    statuses = _statuses(canary, checks, bool(ours.assumptions or theirs.assumptions))
-    s = canary.source
-    scope = f"{canary.event_count} of {len(trace)} events ({s.records_used} of {s.records_read} source records)"
-    claim, reason = claim_of(statuses, tuple(checks), ours.assumptions, scope)
-    return Verification(
-        **statuses,
-        claim=claim,
-        claim_reason=reason,
-        checks=tuple(checks),
-        decisions_kept=sum(c.passed for c in ranking),
-        decisions_total=len(ranking),
-        backends=tuple(b.label for b in backends),
-        model=get_model(model).name,
-        tolerances=tolerances,
+            checks += _tails(a, b, kept, setting.tolerances)
+    return conclude(
+        canary,
+        checks,
+        setting,
         assumptions=ours.assumptions,
+        assumed=bool(ours.assumptions or theirs.assumptions),
+        of_events=len(trace),
         notes=canary.notes,
-        canary_sha256=canary.identity,
     )
 
 
@@ -247,15 +233,6 @@ def _kept_rows(trace: Trace, canary: Canary, stated: DerivedFrom, salt: bytes) -
     return checks + commitment_checks(part, canary, salt) + bounds_checks(part, canary)
 
 
-def _traffic(trace: Trace, canary: Canary, tolerances: Tolerances) -> Iterator[Check]:
-    a, b = build_matrix(trace), build_matrix(canary.trace)
-    near = abs(a.sum_bytes - b.sum_bytes) <= tolerances.traffic_relative * max(abs(a.sum_bytes), abs(b.sum_bytes))
-    yield Check("traffic", "sum of M (bytes)", near, a.sum_bytes, b.sum_bytes)
-    cell = a.first_difference(b, tolerances.traffic_relative)
-    same = cell is None
-    yield Check("traffic", "every cell of M" if same else f"M: {cell}", same, "equal" if same else "different", "")
-
-
 def _tails(source: Report, canary: Report, kept: IntArray, tolerances: Tolerances) -> Iterator[Check]:
     label = source.backend.label
     for q in TAILS:
@@ -264,18 +241,3 @@ def _tails(source: Report, canary: Report, kept: IntArray, tolerances: Tolerance
         yield Check("behavior", f"{name} recall (at least {limit:g})", recall >= limit, 1.0, round(recall, 3), label)
         close = abs(ours - theirs) <= tolerances.relative * abs(ours)
         yield Check("behavior", f"{name} total exposed (us)", close, round(ours, 3), round(theirs, 3), label)
-
-
-def _statuses(canary: Canary, checks: list[Check], assumed: bool) -> dict[str, str]:
-    def ok(status: str) -> bool:
-        return all(c.passed for c in checks if c.status == status)
-
-    return {
-        "timing": canary.timing,
-        "coverage": "partial_source",
-        "commitments": "recomputed" if ok("commitments") else "mismatch",
-        "bounds": "recomputed" if ok("bounds") else "mismatch",
-        "traffic": "pass" if ok("traffic") else "fail",
-        "ranking": "pass" if ok("ranking") else "fail",
-        "behavior": ("unverified" if assumed else "pass") if ok("behavior") else "fail",
-    }
