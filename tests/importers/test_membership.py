@@ -13,6 +13,7 @@ from commcanary_lab.importers.membership import Communicator, Membership, resolv
 from commcanary_lab.layout import Layout
 
 JOB = Layout(tp=4, dp=2, gpus_per_node=4)
+TP0 = Communicator("0x1", "TP Group 0", 4, 1, ((0, 0),))
 
 
 def communicators(layout: Layout, *, named: bool = False, world: bool = False, seen: set[int] | None = None) -> list[Communicator]:
@@ -179,10 +180,9 @@ def test_what_is_found_is_true_or_it_is_refused(seed: int) -> None:
     rng.shuffle(named)
     try:
         answer = solve(named, layout)
-    except RefusedError as e:
-        assert "could be" in str(e)
-    else:
-        assert members(named, answer) == truth(layout, named, world)
+    except RefusedError:
+        return
+    assert members(named, answer) == truth(layout, named, world)
 
 
 @given(seed=st.integers(0, 1 << 30))
