@@ -92,18 +92,18 @@ def recognise(head: bytes) -> bool:
     text = head.lstrip()
     if text.startswith(b"{"):
         return _FEEDER.search(head) is not None
+    bounds = messages(head)
     try:
-        bounds = messages(head)
         metadata = decode_metadata(head, *next(bounds))
-        if not (_VERSION.fullmatch(metadata.version) or metadata.attributes):
-            return False
+    except (Damaged, StopIteration):
+        return False
+    if not (_VERSION.fullmatch(metadata.version) or metadata.attributes):
+        return False
+    try:
         first = next(bounds, None)
         return first is None or bool(decode_node(head, *first).type)
-    except StopIteration:
-        return False
-    except Damaged as e:
-        # a first node that goes on beyond the head
-        return "are left" in str(e) and len(head) > 1024
+    except Damaged:
+        return len(head) > 1024  # a first node that goes on beyond the head
 
 
 def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None, limits: Limits = DEFAULT) -> Trace:

@@ -141,6 +141,18 @@ def test_unknown_fields_are_skipped() -> None:
     assert decode_node(data, 0, len(data)) == Node(3, "", 7)
 
 
+@pytest.mark.parametrize(
+    "head", [b"", b"\n\n\n", b"{}", b"n1:77:77 NCCL INFO " * 200, b"\x80\x02}", b"0.0.4\n" * 300, b"\x07\x0a\x050.0.4" + b"\x02\x0b\x0c"]
+)
+def test_other_content_is_not_recognised(head: bytes) -> None:
+    assert not chakra_et.recognise(head)
+
+
+def test_a_first_node_beyond_the_head_is_recognised() -> None:
+    data = encode_trace(HEAD, [Node(1, "x", 7, inputs="y" * 100_000)])
+    assert chakra_et.recognise(data[: 64 << 10])
+
+
 # -- meaning ----------------------------------------------------------------------------------------------------------
 
 
