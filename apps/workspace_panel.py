@@ -87,7 +87,7 @@ class WorkspacePanel:
             "size": TableColumn("Size", fmt.bytes_cell(), 90, right=True),
             "open": TableColumn("", None, 60, right=True),
         }
-        out = table(self._frame(), columns, page_size=12, empty="Empty. Drop a file below.", pagination="local")
+        out = table(self._frame(), columns, page_size=25, empty="Empty. Drop a file below.", pagination="local")
         out.on_click(self._clicked)
         return out
 

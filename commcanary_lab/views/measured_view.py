@@ -76,7 +76,7 @@ class MeasuredView:
 
     def _chart_card(self) -> Any:
         choice = material().RadioButtonGroup(
-            label="", options={"Median": "median", "p95": "p95"}, value=self.metric, size="small", margin=(2, 0, 0, 0), width=130
+            label="", options={"Median": "median", "p95": "p95"}, value=self.metric, size="small", margin=(2, 0, 0, 14), width=130
         )
 
         def choose(event: Any) -> None:
