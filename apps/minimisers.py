@@ -110,16 +110,16 @@ class Asked:
         return self.workspace.derived(self.name, f"{what} {self._key}", compute)
 
     def _compare(self, progress: Progress) -> Comparison:
-        options = {"backends": self.protocol.chosen, "assume": self.protocol.assume, "cancelled": progress.cancelled}
+        backends, assume, stop = self.protocol.chosen, self.protocol.assume, progress.cancelled
         progress.tell("ddmin: simulating the whole trace")
-        reduction = reduce_trace(self.trace, budget=self.budget, progress=_steps(progress, self.budget), **options)
+        reduction = reduce_trace(
+            self.trace, backends=backends, assume=assume, budget=self.budget, progress=_steps(progress, self.budget), cancelled=stop
+        )
         progress.check()
-        found = search_canary(self.trace, progress=_candidates(progress), **options)
+        found = search_canary(self.trace, backends=backends, assume=assume, progress=_candidates(progress), cancelled=stop)
         progress.check()
         progress.tell("Contrasting both results with the source")
-        result = contrast_of(
-            reduction, found, self.trace, labels=(DDMIN, SEARCH), backends=self.protocol.chosen, assume=self.protocol.assume
-        )
+        result = contrast_of(reduction, found, self.trace, labels=(DDMIN, SEARCH), backends=backends, assume=assume)
         _ = result.rows, result.lost_tail_events  # computed here, not while the page is drawn
         progress.check()
         return Comparison(reduction, found, result)

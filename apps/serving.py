@@ -45,7 +45,8 @@ def serve(workspace: Path, port: int = 5006, show: bool = False, address: str = 
     folder = shared_workspace()
     logging.getLogger("asyncio").addFilter(_left)
     logging.getLogger("bokeh.server.views.ws").addFilter(lambda r: "connection was closed" not in r.getMessage())
-    logging.getLogger("bokeh.server.protocol_handler").addFilter(_late)
+    for name in ("bokeh.server.protocol_handler", "tornado.application"):
+        logging.getLogger(name).addFilter(_late)
     warnings.filterwarnings("ignore", message="reference already known")  # the range that two charts share is sent twice
     _warm()
     sockets, port = _bind(address, port)
@@ -83,12 +84,12 @@ def _left(record: logging.LogRecord) -> bool:
 
 
 def _late(record: logging.LogRecord) -> bool:
-    """Neither is what a browser still sent when it closed: Bokeh finds no session for it, and asserts that there is one."""
+    """Neither is what a browser still sent, or that it closed twice: Bokeh has no session for it any more, and asserts that it has."""
     error = record.exc_info[1] if record.exc_info else None
     frame = error.__traceback__ if error is not None else None
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
-    return not (isinstance(error, AssertionError) and frame is not None and frame.tb_frame.f_code.co_name == "session")
+    return not (isinstance(error, AssertionError) and frame is not None and frame.tb_frame.f_code.co_qualname == "ServerConnection.session")
 
 
 def _warm() -> None:
