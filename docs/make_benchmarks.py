@@ -48,7 +48,7 @@ def document(run: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for group, by_count in sorted(rows.items()):
-        if group.startswith("process"):
+        if group.startswith(("process", "Inspector")):
             continue
         cells = []
         for count in (1_000, 10_000, 100_000):
@@ -75,9 +75,27 @@ def _extra(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
                     f"Peak memory of one process that loads, compiles and simulates 100k events: {b['extra_info']['peak_mb']:.0f} MB"
                     f" (limit 600 MB); its wall time, cold, is {_seconds(b['stats']['median'])}."
                 )
+    out += _inspector(rows)
     share = rows.get("compile lossless", {}).get(100_000, {}).get("extra_info", {}).get("share_of_source")
     if share is not None:
         out.append(f"The lossless canary of 100k irregular events takes {share:.1%} of its source's canonical bytes.")
+    return out
+
+
+def _inspector(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
+    """Return what was measured on generated NCCL Inspector output."""
+    out = []
+    for group, by_count in rows.items():
+        for b in by_count.values():
+            more, wall = b["extra_info"], f"{_seconds(b['stats']['median'])} ({_seconds(b['stats']['min'])})"
+            if "inspector_peak_mb" in more:
+                used = f"{_seconds(more['cpu_s'])} of CPU time on two cores, {more['inspector_peak_mb']:.0f} MB"
+                out.append(
+                    f"`commcanary-lab traffic` of 1 million NCCL Inspector records in 8 files ({more['size_mb']:.0f} MB), from start to"
+                    f" exit: {wall}, {used} (limits 6 s, 1500 MB)."
+                )
+            elif group.startswith("Inspector"):
+                out.append(f"{group.removeprefix('Inspector: ')}: {wall}, {_seconds(more['cpu_s'])} of CPU time (limit 2 s).")
     return out
 
 
