@@ -115,13 +115,11 @@ class _Page:
 
     def _actions(self) -> Any:
         style: dict[str, Any] = {"size": "small", "margin": (0, 8, 0, 0), "align": "center"}
-        page = pmui.FileDownload(
-            callback=self._page_file, filename="review.html", label="Report as HTML", variant="contained", disable_elevation=True,
-            icon="download", width=160, **style,
-        )  # fmt: skip
+        strong, plain = ({"icon": "download", "variant": v, "disable_elevation": True, **style} for v in ("contained", "outlined"))
+        page = pmui.FileDownload(callback=self._page_file, filename="review.html", label="Report as HTML", width=160, **strong)
         document = pmui.FileDownload(
-            callback=self._document_file, filename="comparison.json", label="Comparison as JSON", variant="outlined", icon="download", width=190, **style,
-        )  # fmt: skip
+            callback=self._document_file, filename="comparison.json", label="Comparison as JSON", width=190, **plain
+        )
         parts = [page, document]
         if self.data.request.mode == "simulated":
             keep = pmui.Button(label="Keep both reports", variant="outlined", width=150, **style)
