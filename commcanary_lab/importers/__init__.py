@@ -82,13 +82,6 @@ FORMATS = (
         options=frozenset({"clock_offsets_ns", "align_ends"}),
         mark=b"commcanary_lab.shard.v1",
     ),
-    Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
-    Format("mpi_text", "mpi_text", "MPI trace of liballprof (PMPI)", ("mpi", "pmpi", "liballprof"), mark=b"MPI_"),
-    Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset(), mark=b"algbw"),
-    Format("nccl_log", "nccl_log", "NCCL or RCCL debug log", ("nccl", "rccl", "rccl_log"), options=frozenset({"ranks", "layout"})),
-    Format("pytorch_et", "pytorch_et", "PyTorch execution trace", ("et", "execution_trace"), options=frozenset({"ranks"}), mark=b'"nodes"'),
-    Format("param_basic", "param_basic", "PARAM basic trace", ("param",), options=frozenset({"ranks"}), mark=b'"comms"'),
-    Format("flight_recorder", "flight_recorder", "PyTorch flight recorder dump", ("fr",), options=frozenset({"ranks"}), mark=b"version"),
     Format(
         "nccl_inspector",
         "inspector",
@@ -97,6 +90,13 @@ FORMATS = (
         options=frozenset({"ranks", "clock_offsets_ns", "align_ends", "layout"}),
         mark=b'"n_ranks"',
     ),
+    Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
+    Format("mpi_text", "mpi_text", "MPI trace of liballprof (PMPI)", ("mpi", "pmpi", "liballprof"), mark=b"MPI_"),
+    Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset(), mark=b"algbw"),
+    Format("nccl_log", "nccl_log", "NCCL or RCCL debug log", ("nccl", "rccl", "rccl_log"), options=frozenset({"ranks", "layout"})),
+    Format("pytorch_et", "pytorch_et", "PyTorch execution trace", ("et", "execution_trace"), options=frozenset({"ranks"}), mark=b'"nodes"'),
+    Format("param_basic", "param_basic", "PARAM basic trace", ("param",), options=frozenset({"ranks"}), mark=b'"comms"'),
+    Format("flight_recorder", "flight_recorder", "PyTorch flight recorder dump", ("fr",), options=frozenset({"ranks"}), mark=b"version"),
     Format(
         "nccl_inspector_prometheus", "inspector_prom", "NCCL Inspector Prometheus text", ("prometheus",), options=frozenset(), mark=b"nccl_"
     ),

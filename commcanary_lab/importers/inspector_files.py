@@ -57,7 +57,7 @@ def _in_processes(paths: Sequence[str | os.PathLike[str]], limits: Limits, worke
     """Read in forked processes; None where they cannot be had, or are ended from outside."""
     try:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
-            return list(pool.map(partial(_pack, limits=limits), paths))
+            return list(pool.map(partial(_pack, limits=limits), paths, chunksize=max(1, len(paths) // (8 * workers))))
     except (OSError, BrokenProcessPool):
         return None
 
