@@ -108,8 +108,7 @@ def canaries() -> Iterator[Case]:
 def more_canaries() -> Iterator[Case]:
     for timing in ("gap", "start", "compute_before"):
         yield canary_of(mixed_trace(16, timing), None)
-    for timing, records, events in (("start", 2, 160), ("mixed", 2, 160)):
-        yield canary_of(mixed_trace(events, timing), records)
+    yield canary_of(repeating_trace(96, "mixed"), 1)
 
 
 def reports() -> Iterator[Case]:
