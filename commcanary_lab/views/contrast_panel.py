@@ -115,7 +115,12 @@ class ContrastPanel:
         left, right = self.result.matrices
         top = max((float(abs(d.cells.size_bytes).max()) for d in (left, right) if len(d.cells)), default=0.0)
         origin = left.origin if left.origin == "measured" else f"model, ring order {left.left.ring_order}"
-        title = title_html("Traffic that is missing", "M of the source minus M of each result, on one colour scale", origin, self._cover())
+        title = title_html(
+            "Traffic that is missing",
+            "M of the source minus M of each result, on one colour scale (logarithmic on both sides of 0)",
+            origin,
+            self._cover(),
+        )
         parts = []
         for side, difference in ((self.result.a, left), (self.result.b, right)):
             words = html(title_html(side.label, difference_text(difference)))

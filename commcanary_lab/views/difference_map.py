@@ -19,6 +19,8 @@ __all__ = ["blocks", "difference_map", "difference_text"]
 MAX_CELLS = 512
 
 _SIDE = 250
+#: The colour scale reaches down to this part of its end before it becomes linear.
+_DECADES = 300.0
 
 
 def blocks(difference: TrafficDifference, cells: int = MAX_CELLS) -> tuple[npt.NDArray[np.float64], int]:
@@ -63,7 +65,7 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
     -------
     panel.viewable.Viewable
     """
-    from bokeh.models import AdaptiveTicker, ColorBar, FixedTicker, HoverTool, LinearColorMapper, Range1d
+    from bokeh.models import AdaptiveTicker, ColumnDataSource, FixedTicker, HoverTool, LinearColorMapper, Range1d
 
     image, width = blocks(difference)
     k = len(image)
@@ -71,7 +73,7 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
     labels = difference.ranks[::width].tolist()
     f = frame(
         _SIDE + 46,
-        width=_SIDE + 190,
+        width=_SIDE + 230,
         sizing_mode="fixed",
         frame_width=_SIDE,
         frame_height=_SIDE,
@@ -89,23 +91,45 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
         sparse = AdaptiveTicker(base=2, mantissas=[1, 2], min_interval=1, desired_num_ticks=7)
         axis.ticker = FixedTicker(ticks=list(range(k))) if k <= 8 else sparse
     top = top or 1.0
-    mapper = LinearColorMapper(palette=smooth(DIFFERENCE), low=-top, high=top, nan_color="rgba(0, 0, 0, 0)")
+    reach = _scaled(top, top)
+    mapper = LinearColorMapper(palette=smooth(DIFFERENCE), low=-reach, high=reach, nan_color="rgba(0, 0, 0, 0)")
     # row 0 is drawn first, at y = -0.5; the axis runs downwards
-    drawn = f.image(image=[image.astype(np.float32)], x=-0.5, y=-0.5, dw=k, dh=k, color_mapper=mapper)
+    data = ColumnDataSource({"image": [_scaled(image, top).astype(np.float32)], "bytes": [image]})
+    drawn = f.image(image="image", x=-0.5, y=-0.5, dw=k, dh=k, color_mapper=mapper, source=data)
     f.add_tools(
         HoverTool(
             renderers=[drawn],
-            tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("source - result", "@image{custom}")],
-            formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@image": fmt.bytes_hover("equal")},
+            tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("source - result", "@bytes{custom}")],
+            formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@bytes": fmt.bytes_hover("equal")},
         )
     )
-    ticks = FixedTicker(ticks=[-top, -top / 2, 0, top / 2, top])
-    f.add_layout(
-        ColorBar(color_mapper=mapper, width=10, padding=8, ticker=ticks, formatter=fmt.bytes_ticks(), bar_line_color=None,
-                 major_tick_line_color=None, background_fill_alpha=0, major_label_text_color=NEUTRAL),
-        "right",
-    )  # fmt: skip
+    f.add_layout(_color_bar(mapper, top), "right")
+    f.width = f.height = None  # the frame is fixed
+    f.min_border_right = 130  # for the labels of the colour bar, which Bokeh measures before they are there
     out = pane(f)
     out.sizing_mode = "fixed"
-    out.width, out.height = _SIDE + 190, _SIDE + 50
+    out.width, out.height = _SIDE + 230, _SIDE + 50
     return out
+
+
+def _scaled(size_bytes: Any, top: float) -> Any:
+    """Place on the colour scale: about linear near 0 and logarithmic above, the same on both sides, so that small differences are seen."""
+    return np.sign(size_bytes) * np.log10(1 + np.abs(size_bytes) * (_DECADES / top))
+
+
+def _color_bar(mapper: Any, top: float) -> Any:
+    from bokeh.models import ColorBar, CustomJSTickFormatter, FixedTicker
+
+    values = [-top, -top / 10, 0.0, top / 10, top]
+    code = fmt.BYTES_JS + f"const at = Math.sign(tick) * (10 ** Math.abs(tick) - 1) * {top / _DECADES!r}; return bytes(at)"
+    return ColorBar(
+        color_mapper=mapper,
+        width=10,
+        padding=8,
+        ticker=FixedTicker(ticks=[float(_scaled(v, top)) for v in values]),
+        formatter=CustomJSTickFormatter(code=code),
+        bar_line_color=None,
+        major_tick_line_color=None,
+        background_fill_alpha=0,
+        major_label_text_color=NEUTRAL,
+    )
