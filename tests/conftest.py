@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,3 +33,30 @@ def shared_data() -> Path:
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a verb in this process: exit code, standard output, standard error."""
+    from commcanary_lab.cli import run
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(a) for a in arguments])
+        out = capsys.readouterr()
+        assert "Traceback" not in out.out + out.err
+        return code, out.out, out.err
+
+    return call
+
+
+@pytest.fixture
+def document(cli: Any) -> Any:
+    """Run a verb with --json and decode its one document."""
+
+    def call(*arguments: object, expect: int = 0) -> dict[str, Any]:
+        code, out, err = cli(*arguments, "--json")
+        assert code == expect, err
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    return call

@@ -207,11 +207,6 @@ class Canary:
         return summary_html(self)
 
 
-def _records(stream: StepStream) -> int:
-    """The name by which the step table of the views asks."""
-    return stream.records
-
-
 def _scatter_arrivals(streams: list[ExactStream], order: npt.NDArray[np.intp]) -> Ragged:
     widths = np.concatenate([np.full(s.rows, s.arrival_ns.shape[1], np.int64) for s in streams]) if streams else np.zeros(0, np.int64)
     if not widths.any():

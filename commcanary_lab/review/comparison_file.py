@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from commcanary_lab.canonical import loads_strict
-from commcanary_lab.errors import FormatError, InputError, LabError, Problem
+from commcanary_lab.canonical import read_document
+from commcanary_lab.errors import FormatError, LabError, Problem
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.review.comparison import FORMAT
 from commcanary_lab.review.policy import Policy
@@ -60,12 +59,7 @@ def read_comparison(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -
     InputError
         If the file cannot be read or is no comparison; the message names file and field.
     """
-    try:
-        limits.check_file(path)
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
-    return parse_comparison(loads_strict(data, str(path)), file=str(path))
+    return parse_comparison(read_document(path, _REMEDY, limits=limits), file=str(path))
 
 
 def parse_comparison(document: Any, *, file: str | None = None) -> ComparisonFile:

@@ -199,7 +199,6 @@ def steps_frame(canary: Canary) -> pd.DataFrame:
     """Return one row per step."""
     import pandas as pd
 
-    from commcanary_lab.canary.model import _records
 
     s = canary.signatures
     groups = group_labels(s.groups)
@@ -219,7 +218,7 @@ def steps_frame(canary: Canary) -> pd.DataFrame:
                 "phase": s.phase.text(row) or "",
                 "size": float(s.size_bytes[row]),
                 "runs": stream.rows,
-                "records": _records(stream),
+                "records": stream.records,
                 "gap": worst("gap_ns"),
                 "skew": worst("skew_ns"),
                 "overlap": worst("overlap_ns"),

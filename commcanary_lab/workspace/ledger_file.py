@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from commcanary_lab.canonical import canonical_bytes, loads_strict, sha256_hex
-from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.canonical import canonical_bytes, read_document, sha256_hex
+from commcanary_lab.errors import FormatError
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.workspace.stated import DDMIN_LEDGER, SEARCH_LEDGER
 
@@ -54,12 +53,7 @@ def read_ledger(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Le
     InputError
         If the file cannot be read or is no ledger; the message names file and field.
     """
-    try:
-        limits.check_file(path)
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
-    return parse_ledger(loads_strict(data, str(path)), file=str(path))
+    return parse_ledger(read_document(path, _REMEDY, limits=limits), file=str(path))
 
 
 def parse_ledger(document: Any, *, file: str | None = None) -> LedgerFile:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from commcanary_lab.cli import run
 from commcanary_lab.simulate import DEFAULT_BACKENDS
 
 ROOT = Path(__file__).parents[2]
@@ -19,28 +18,6 @@ CASES = ROOT / "tests" / "data" / "cases"
 ADVERSARIAL = str(SAMPLES / "adversarial.json")
 
 Result = tuple[int, str, str]
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: object) -> Result:
-        code = run([str(a) for a in arguments])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.out + out.err
-        return code, out.out, out.err
-
-    return call
-
-
-@pytest.fixture
-def document(cli: Any) -> Any:
-    def call(*arguments: object, expect: int = 0) -> dict[str, Any]:
-        code, out, err = cli(*arguments, "--json")
-        assert code == expect, err
-        found: dict[str, Any] = json.loads(out)  # one document and nothing else
-        return found
-
-    return call
 
 
 @pytest.fixture

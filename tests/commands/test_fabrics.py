@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import commcanary_lab as lab
-from commcanary_lab.cli import run
 from commcanary_lab.layout import read_layout
 from tests.traffic.jobs import MIB, Event, row, trace_of
 
@@ -18,28 +17,6 @@ SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 JOB = SAMPLES / "fabric_job"
 
 Result = tuple[int, str, str]
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: object) -> Result:
-        code = run([str(a) for a in arguments])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.out + out.err
-        return code, out.out, out.err
-
-    return call
-
-
-@pytest.fixture
-def document(cli: Any) -> Any:
-    def call(*arguments: object, expect: int = 0) -> dict[str, Any]:
-        code, out, err = cli(*arguments, "--json")
-        assert code == expect, err
-        found: dict[str, Any] = json.loads(out)
-        return found
-
-    return call
 
 
 @pytest.fixture

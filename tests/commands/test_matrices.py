@@ -8,25 +8,12 @@ from typing import Any
 
 import pytest
 
-from commcanary_lab.cli import run
-
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 JOB = SAMPLES / "fabric_job"
 MIB = 1 << 20
 SHAPE = "hidden_size=4096,layers=6,sequence_length=8192,parameters=1073741824,gradient_dtype=bfloat16"
 
 Result = tuple[int, str, str]
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: object) -> Result:
-        code = run([str(a) for a in arguments])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.out + out.err
-        return code, out.out, out.err
-
-    return call
 
 
 @pytest.fixture

@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from commcanary_lab.cli import run
 from commcanary_lab.trace.json_v1 import read_json
 from commcanary_lab.verify.derived import derived_from
 
@@ -16,28 +13,6 @@ ROOT = Path(__file__).parents[2]
 ADVERSARIAL = str(ROOT / "data" / "samples" / "adversarial.json")
 #: A profile of one rank: neither skew nor overlap is known.
 PROFILE = str(ROOT / "tests" / "data" / "cases" / "P03__rank0.json")
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = run([str(a) for a in arguments])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.out + out.err
-        return code, out.out, out.err
-
-    return call
-
-
-@pytest.fixture
-def document(cli: Any) -> Any:
-    def call(*arguments: object, expect: int = 0) -> dict[str, Any]:
-        code, out, err = cli(*arguments, "--json")
-        assert code == expect, err
-        found: dict[str, Any] = json.loads(out)
-        return found
-
-    return call
 
 
 def test_reduce(document: Any, cli: Any, tmp_path: Path) -> None:
