@@ -28,8 +28,8 @@ __all__ = ["FORMAT", "NcclLog", "read", "read_log", "recognise"]
 
 FORMAT = "nccl_log"
 
-#: A line of NCCL's own; JSON around it is another format.
-_LINE = re.compile(rb'^[^{"\n]{0,400}?\bNCCL (?:INFO|WARN|TRACE|ERROR) ', re.MULTILINE)
+#: A line of NCCL's own; JSON around it is another format, and behind a word and a blank it is prose about such logs.
+_LINE = re.compile(rb'^[^{"\n]{0,400}?\b(?<![a-z,;] )NCCL (?:INFO|WARN|TRACE|ERROR) ', re.MULTILINE)
 _OPERATION = re.compile(rb'^[^{"\n]{0,400}?\w: opCount [0-9a-fA-F]+ sendbuff ', re.MULTILINE)
 #: The head of an nccl-tests table; with operations beside it the file is a log all the same.
 _TABLE = re.compile(rb"^.{0,40}#? +size +count +(?:type|time) ", re.MULTILINE)
@@ -47,6 +47,8 @@ def recognise(head: bytes) -> bool:
     --------
     >>> recognise(b"epoch 1\\nn1:10:11 [0] NCCL INFO Channel 00/02 : 0 1\\n"), recognise(b'{"log": "n1:10:11 [0] NCCL INFO x"}')
     (True, False)
+    >>> recognise(b"rows torn by NCCL INFO TUNING lines"), recognise(b"[0] NCCL INFO Using eth0")
+    (False, True)
     """
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return False
