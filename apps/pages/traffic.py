@@ -22,6 +22,7 @@ from commcanary_lab.workspace import Workspace
 
 from ..page import GAP, Built, PageSpec, Selection, empty, head
 from ..session import Session, sidebar_label
+from .traffic_against import Against, AgainstCard, gather_against, matrix_of
 
 __all__ = ["PAGE"]
 
@@ -34,32 +35,31 @@ class Data:
     trace: Trace
     matrix: TrafficMatrix
     length_ns: int | None
+    against: Against
 
 
 def gather(workspace: Workspace, selection: Selection) -> Data:
     """Attribute the traffic of the open trace."""
     name = str(selection.trace)
     trace = workspace.trace(name)
-
-    def matrix() -> TrafficMatrix:
-        m = build_matrix(trace)
-        _ = m.cells, m.sum_bytes  # computed here, not while a page is drawn
-        return m
-
+    m = matrix_of(workspace, name)
     timed = len(trace) > 1 and timing_mode(trace) != "none"
-    return Data(name, trace, workspace.derived(name, "matrix", matrix), int(clock_ns(trace)[-1]) if timed else None)
+    length_ns = int(clock_ns(trace)[-1]) if timed else None
+    return Data(name, trace, m, length_ns, gather_against(workspace, selection, name, m))
 
 
 def build(data: Data, session: Session) -> Built:
     """Make the page."""
     m = data.matrix
+    against = AgainstCard(data.against, session)
+    notes = notes_html(m.notes, ())
+    last = [against.invitation, *([paper(html(notes))] if notes else [])]
     if not len(m.cells):
         top = head(f"{data.name} · {m.source}", answer(m, None), _figures(m))
-        return Built([top, empty("No bytes between ranks", "No event of this trace moves bytes whose sender and receiver are known.")])
+        nothing = empty("No bytes between ranks", "No event of this trace moves bytes whose sender and receiver are known.")
+        return Built([top, against.view, nothing, *last], against.controls)
     page = _Page(data, session)
-    notes = notes_html(m.notes, ())
-    cards = [page.top, page.pair, page.fabric, page.bars, *([paper(html(notes))] if notes else [])]
-    return Built(cards, page.controls)
+    return Built([page.top, against.view, page.pair, page.fabric, page.bars, *last], [*page.controls, *against.controls])
 
 
 class _Page:
@@ -84,9 +84,7 @@ class _Page:
         )
         self.controls = [self.per_node, sidebar_label("Colour scale"), self.scale]
         if data.length_ns:
-            self.time = pmui.IntRangeSlider(
-                label="Starts within, % of the trace", start=0, end=100, value=(0, 100), margin=(0, 10), **wide
-            )
+            self.time = pmui.IntRangeSlider(label="Starts within, % of the trace", start=0, end=100, value=(0, 100), margin=(0, 10), **wide)
             self.time.param.watch(lambda _: self._at_time(), "value_throttled")
             self.controls += [sidebar_label("Time"), self.time]
         self.top = html("")
@@ -198,4 +196,4 @@ def spread(m: TrafficMatrix) -> float:
     return float(values.max() / values.min()) if len(values) else 1.0
 
 
-PAGE = PageSpec("traffic", "Traffic & Fabric", "trace", gather, build)
+PAGE = PageSpec("traffic", "Traffic & Fabric", "trace", gather, build, follows=("trace", "canary"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from commcanary_lab.views.pareto_chart import pareto
     from commcanary_lab.views.ranking_matrix import ranking
     from commcanary_lab.views.search_scatter import search
+    from commcanary_lab.views.sources_table import sources
     from commcanary_lab.views.status_chips import statuses
     from commcanary_lab.views.verification_matrix import verification
 
@@ -36,6 +37,7 @@ __all__ = [
     "program",
     "ranking",
     "search",
+    "sources",
     "statuses",
     "timeline",
     "traffic",
@@ -57,6 +59,7 @@ _DEFINED_IN = {
     "program": "loop_nest",
     "ranking": "ranking_matrix",
     "search": "search_scatter",
+    "sources": "sources_table",
     "statuses": "status_chips",
     "timeline": "lanes",
     "traffic": "heatmap",

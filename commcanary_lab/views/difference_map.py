@@ -41,17 +41,19 @@ def blocks(difference: TrafficDifference, cells: int = MAX_CELLS) -> tuple[npt.N
     return out, width
 
 
-def difference_text(difference: TrafficDifference) -> str:
-    """Return a difference of source minus result in words."""
+def difference_text(difference: TrafficDifference, base: str = "in the source") -> str:
+    """Return a difference of source minus result in words; `base` says where the source's bytes are."""
     if difference.is_zero:
         return "M is equal to the source's, cell by cell"
+    if not len(difference.cells):
+        return "only what passes switches differs"
     missing, new = difference.added_bytes, difference.removed_bytes
     parts = [f"{format_bytes(missing)} of {format_bytes(difference.left.sum_bytes)} missing"] if missing else []
-    parts += [f"{format_bytes(new)} more than in the source"] if new else []
+    parts += [f"{format_bytes(new)} more than {base}"] if new else []
     return f"{' and '.join(parts)}, over {len(difference.cells):,} link{'s' * (len(difference.cells) != 1)}"
 
 
-def difference_map(difference: TrafficDifference, top: float) -> Any:
+def difference_map(difference: TrafficDifference, top: float, *, label: str = "source - result") -> Any:
     """Show the difference of two matrices.
 
     Parameters
@@ -60,6 +62,8 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
         Source minus result.
     top : float
         Bytes at either end of the colour scale; give two maps the same to compare them.
+    label : str
+        What was subtracted from what, under the pointer.
 
     Returns
     -------
@@ -99,7 +103,7 @@ def difference_map(difference: TrafficDifference, top: float) -> Any:
     f.add_tools(
         HoverTool(
             renderers=[drawn],
-            tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("source - result", "@bytes{custom}")],
+            tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), (label, "@bytes{custom}")],
             formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@bytes": fmt.bytes_hover("equal")},
         )
     )

@@ -13,6 +13,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
 from commcanary_lab.views.links import links_csv, links_frame, links_table, selection_text
 from commcanary_lab.views.markup import coverage_text, html, title_html
+from commcanary_lab.views.plot_frame import redraw
 from commcanary_lab.views.rank_bars import RANK_LEGEND, rank_bars
 from commcanary_lab.views.tables import download
 from commcanary_lab.views.theme import AMOUNT, NEUTRAL, paper, plain, smooth
@@ -95,12 +96,13 @@ class TrafficView:
         """Change the colour scale or the node borders, in place: nothing else moves."""
         if log is not None and log != self.log:
             self.log = log
-            for handles in self._handles:
-                _recolor(handles, self.matrix, log)
+            with panel().io.unlocked():  # a click may arrive while Panel writes, see `plot_frame.redraw`
+                for handles in self._handles:
+                    _recolor(handles, self.matrix, log)
             self._describe()
         if gpus_per_node != -1 and gpus_per_node != self.gpus_per_node:
             self.gpus_per_node = gpus_per_node
-            self._borders.data = {"at": node_borders(self.matrix, gpus_per_node)}
+            redraw(self._borders, {"at": node_borders(self.matrix, gpus_per_node)})
 
     def _describe(self) -> None:
         m = self.matrix

@@ -13,6 +13,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import panel
 from commcanary_lab.views.lane_data import LaneData, lane_data
 from commcanary_lab.views.markup import badges, coverage_text, html, title_html
+from commcanary_lab.views.plot_frame import redraw
 from commcanary_lab.views.theme import NEUTRAL, op_color, paper
 
 __all__ = ["DETAIL_EVENTS", "Lanes", "legend_html", "timeline"]
@@ -99,7 +100,8 @@ class Lanes:
 
     def show(self, low_us: float, high_us: float) -> None:
         """Move the view."""
-        self.figure.x_range.update(start=low_us, end=high_us)
+        with panel().io.unlocked():  # a click may arrive while Panel writes, see `plot_frame.redraw`
+            self.figure.x_range.update(start=low_us, end=high_us)
         self._draw(low_us, high_us)
 
     # -- figures ------------------------------------------------------------------------------------------------------
@@ -256,7 +258,7 @@ class Lanes:
         columns = self._detail(part) if detail else {name: self._blank(name) for name in ("overlap", "bars", "skew", "starts")}
         columns["density"] = self._blank("density") if detail else self._density(part, low, high)
         for name, values in columns.items():
-            self._sources[name].data = values
+            redraw(self._sources[name], values)
         view = f"{high - low:,.0f} events" if self.data.ordered_only else format_us(max(0.0, min(high, self.data.end_us) - max(low, 0.0)))
         how = "each drawn" if detail else "drawn as density; zoom in for single events"
         self.status.object = f'<div class="cl">{badges(None, f"{count:,} of {len(self.data):,} events in view", view, how)}</div>'

@@ -27,7 +27,7 @@ _FIGURES = """() => {
 
 
 def wait_for_figure(page: Any, words: str) -> None:
-    page.wait_for_function(f"(words) => ({_FIGURES})().some((t) => t.includes(words))", arg=words, timeout=30_000)
+    page.wait_for_function(f"(words) => ({_FIGURES})().some((t) => t.includes(words))", arg=words)
 
 
 def save(page: Any, button: str) -> list[dict[str, str]]:
@@ -108,7 +108,7 @@ def test_every_tab_is_filled_when_it_is_opened(open_page: Any) -> None:
     page.wait_for_function("() => location.search.includes('view=frontier')")
     page.get_by_role("tab", name="All methods").click()
     rows = page.locator(".tabulator-row:visible")
-    expect(rows).to_have_count(12, timeout=30_000)
+    expect(rows).to_have_count(12)
     expect(rows.nth(0)).to_contain_text(re.compile("search.*verified", re.S))
     expect(rows.nth(1)).to_contain_text(re.compile("ddmin.*40/40.*fail.*refused", re.S))
     table = save(page, "methods.csv")
@@ -136,11 +136,11 @@ def test_a_long_trace_runs_in_the_background_and_can_be_stopped(open_page: Any) 
     expect(page.get_by_role("button", name="Compare them")).to_be_visible()
     expect(page.get_by_test_id("answer")).to_contain_text("not compared yet")
     page.get_by_role("button", name="Compare them").click()
-    expect(note).to_contain_text("Search", timeout=60_000)
+    expect(note).to_contain_text("Search")
     page.get_by_role("tab", name="Overview").click()
     expect(page.get_by_text("Import coverage")).to_be_visible()
     page.get_by_role("tab", name="Minimise").click()  # the work goes on, and the page finds it
-    expect(page.get_by_test_id("answer")).to_contain_text(re.compile("ddmin keeps 3 of 2,015 events"), timeout=120_000)
+    expect(page.get_by_test_id("answer")).to_contain_text(re.compile("ddmin keeps 3 of 2,015 events"))
     wait_for_figure(page, "exposed latency")
 
 
@@ -165,7 +165,7 @@ def test_unknown_fields_are_never_filled_silently(open_page: Any, server: Server
         page = open_page("page=minimise&trace=silent.json")
         expect(page.get_by_text("The source does not say")).to_be_visible()
         page.get_by_label("Assume 0 where the source is silent").check()
-        expect(page.get_by_test_id("answer")).to_contain_text("on assumed values", timeout=30_000)
+        expect(page.get_by_test_id("answer")).to_contain_text("on assumed values")
         expect(page.locator(".key", has_text="assumed").first).to_be_visible()
     finally:
         new.unlink()

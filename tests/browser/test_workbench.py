@@ -161,7 +161,7 @@ def test_compile_in_the_background(open_page: Any, server: Server) -> None:
     records.fill("3")
     records.press("Enter")
     page.get_by_role("button", name="Compile this trace").click()
-    expect(page.locator(".crumb")).to_contain_text("tp8_decode.records-3.canary.json", timeout=60_000)
+    expect(page.locator(".crumb")).to_contain_text("tp8_decode.records-3.canary.json")
     assert (server.folder / "tp8_decode.records-3.canary.json").is_file()
     assert query_of(page)["canary"] == ["tp8_decode.records-3.canary.json"]
 
