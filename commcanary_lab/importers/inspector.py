@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.errors import FormatError, UsageError
+from commcanary_lab.importers.inspector_algorithms import algorithms_of
 from commcanary_lab.importers.inspector_files import read_parts
 from commcanary_lab.importers.inspector_lines import recognise
 from commcanary_lab.importers.inspector_loss import dropped_of, is_sample, losses_of
@@ -67,7 +68,8 @@ def read(
     Returns
     -------
     Trace
-        Durations where measured; starts only from verbose records. ``extra["inspector"]`` holds gaps, drops and wire edges.
+        Durations where measured; starts only from verbose records. ``extra["inspector"]`` holds gaps, drops and wire
+        edges, ``extra["algorithms"]`` the algorithms that the records state, for attribution.
 
     Raises
     ------
@@ -203,6 +205,8 @@ def _origin(
         inspector["dropped"] = {"collectives": dropped.collectives, "messages": dropped.messages}
     if wires := _wires(table, ends, of_header):
         inspector["wires"] = wires
+    stated, contradictions = algorithms_of(table, values, ends.communicator, membership.groups)
+    extra = {**({"algorithms": stated} if stated else {}), **({"inspector": inspector} if inspector else {})}
     return Origin(
         FORMAT,
         _files(table, ends),
@@ -210,9 +214,9 @@ def _origin(
         coverage=_coverage(table, values, ends, dropped.collectives, dropped.messages),
         unsized=_unsized(table, values, ends),
         notes=(*membership.notes, *values.notes, *_notes(table, bool(losses))),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *contradictions[:_SHOWN]),
         system={"world_size": layout.world_size} if layout is not None else {},
-        extra={"inspector": inspector} if inspector else {},
+        extra=extra,
     )
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from commcanary_lab.errors import LimitError, UsageError
 
-__all__ = ["Algorithm", "Calls", "Links", "algorithms", "check_links", "choose", "register", "switch_name", "switch_of"]
+__all__ = ["Algorithm", "Calls", "Links", "algorithms", "asked_ops", "check_links", "choose", "register", "switch_name", "switch_of"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -240,6 +240,19 @@ def choose(wanted: str | Mapping[str, str] | None = None) -> dict[str, Algorithm
             raise UsageError(f"the algorithm {name!r} cannot attribute {op!r}", remedy=f"it attributes: {', '.join(sorted(algorithm.ops))}")
         chosen[op] = algorithm
     return chosen
+
+
+def asked_ops(wanted: str | Mapping[str, str] | None) -> frozenset[str]:
+    """Return the operations that a choice of algorithms, as `choose` takes it, says something about.
+
+    Examples
+    --------
+    >>> sorted(asked_ops("tree")), sorted(asked_ops({"reduce": "chain"})), sorted(asked_ops(None))
+    (['all_reduce'], ['reduce'], [])
+    """
+    if wanted is None:
+        return frozenset()
+    return _named(algorithms(), wanted).ops if isinstance(wanted, str) else frozenset(wanted)
 
 
 def _named(known: Mapping[str, Algorithm], name: str) -> Algorithm:

@@ -14,13 +14,14 @@ from commcanary_lab.inspect.grouping import Grouping, group_by, group_codes, sum
 from commcanary_lab.layout import Layout
 from commcanary_lab.trace import ProcessGroup, Trace
 from commcanary_lab.trace.ops import ALL_TO_ALL_V
-from commcanary_lab.traffic.attribution import Algorithm, BoolArray, Calls, IntArray, Links, choose
+from commcanary_lab.traffic.attribution import BoolArray, Calls, IntArray, Links, asked_ops, choose
 from commcanary_lab.traffic.calls import CallTable, attribute
 from commcanary_lab.traffic.cells import canonical
 from commcanary_lab.traffic.matrix import Part, TrafficMatrix
 from commcanary_lab.traffic.order import RingOrder, stated_order
 from commcanary_lab.traffic.placement import Placement
 from commcanary_lab.traffic.splits import SplitTraffic, attribute_splits
+from commcanary_lab.traffic.stated import How, how, stated_codes
 from commcanary_lab.units import format_bytes
 
 __all__ = ["build_matrix"]
@@ -47,8 +48,8 @@ def build_matrix(
     trace : Trace
         The events.
     algorithm : str or mapping of str to str, optional
-        Attribution algorithm, or one per operation; default: ring for all_reduce, all_gather and reduce_scatter, chain for broadcast and
-        reduce, pairwise for all_to_all.
+        Attribution algorithm, or one per operation; default: the one that the source states (`traffic.stated`), or else ring for
+        all_reduce, all_gather and reduce_scatter, chain for broadcast and reduce, pairwise for all_to_all.
     ring_order : sequence of int or mapping of str to sequence of int, optional
         Order of ranks in every ring, or per group name; default: the order that the source of the trace
         states, or else the order of each group, which is an assumption.
@@ -82,13 +83,12 @@ def build_matrix(
     if not len(trace) and trace.unsized:
         raise _nothing_known(trace)
     ring_order = stated_order(trace) if ring_order is None else ring_order
-    chosen = choose(algorithm)
-    e = _Events.of(trace, chosen)
-    order = RingOrder.of(ring_order, e.groups)
     placement = placement if placement is not None else Placement.of(gpus_per_node, layout)
+    e = _Events.of(trace, algorithm, placement is not None)
+    order = RingOrder.of(ring_order, e.groups)
     splits = attribute_splits(trace, e.with_splits, e.part.codes[e.with_splits], e.part.count)
     parts, calls = _parts(e, splits), _calls(e)
-    links = Links.joined([attribute(parts, calls, chosen, order, placement), *_messages(e), *splits.links])
+    links = Links.joined([attribute(parts, calls, order, placement), *_messages(e), *splits.links])
     part, cells = canonical(links.call, links.src, links.dst, links.size_bytes)
     ranks = np.unique(np.concatenate([np.array(trace.ranks, np.int64), cells.src[cells.src >= 0], cells.dst[cells.dst >= 0]]))
     return TrafficMatrix(
@@ -98,6 +98,7 @@ def build_matrix(
         cells,
         source=trace.source_format,
         algorithms=_algorithms(e),
+        algorithm_origin=_algorithm_origin(e, algorithm),
         ring_order="stated" if ring_order is not None and all(order.states(g) for g in _ordered(e)) else "assumed",
         coverage=trace.coverage,
         notes=tuple(dict.fromkeys([*trace.notes, *_notes(e, splits)])),
@@ -119,29 +120,40 @@ class _Events:
     part: Grouping  # by (op, group, phase)
     phases: tuple[str | None, ...]
     phase: IntArray
-    algorithm: tuple[Algorithm | None, ...]  # by operation code
+    ways: tuple[How, ...]
+    way: IntArray
     collective: BoolArray
     message: BoolArray
     unattributed: BoolArray
     with_splits: npt.NDArray[np.intp]
 
     @classmethod
-    def of(cls, trace: Trace, chosen: Mapping[str, Algorithm]) -> _Events:
+    def of(cls, trace: Trace, wanted: str | Mapping[str, str] | None, nodes_known: bool) -> _Events:
+        chosen, asked = choose(wanted), asked_ops(wanted)
         op, texts = text_codes(trace.op)
         # sources spell custom operations as they like; the name decides, not the case
         names = tuple("" if t is None else t.strip().lower() if t.strip().lower() in chosen else t for t in texts)
         group, groups = group_codes(trace)
         phase, phases = text_codes(trace.phase)
-        algorithm = tuple(chosen.get(name) for name in names)
+        said, words = stated_codes(trace, names, op, groups, group)
+        code = group_by(op, np.where(np.array([name in asked for name in names], np.bool_)[op], 0, said + 1))
+        ways = tuple(
+            how(names[op[i]], words[said[i]] if said[i] >= 0 and names[op[i]] not in asked else None, chosen.get(names[op[i]]),
+                nodes_known=nodes_known)
+            for i in code.first.tolist()
+        )  # fmt: skip
 
         def is_op(test: list[bool]) -> BoolArray:
             return np.array(test, np.bool_)[op]
 
+        def is_way(test: list[bool]) -> BoolArray:
+            return np.array(test, np.bool_)[code.codes]
+
         # one rank, or no bytes: nothing travels
         live = (trace.group_sizes > 1) & (trace.size_bytes > 0)
         message = is_op([name in _MESSAGES for name in names]) & live
-        rooted = is_op([a is not None and name in a.rooted for a, name in zip(algorithm, names, strict=True)])
-        collective = is_op([a is not None and name not in _MESSAGES for a, name in zip(algorithm, names, strict=True)]) & live
+        rooted = is_way([_rooted(w) for w in ways])
+        collective = is_way([w.algorithm is not None and w.op not in _MESSAGES for w in ways]) & live
         uneven = is_op([name == ALL_TO_ALL_V for name in names]) & live
         if message.any():
             message &= trace.sender.mask & trace.receiver.mask
@@ -158,7 +170,8 @@ class _Events:
             group_by(op, group, phase),
             phases,
             phase,
-            algorithm,
+            ways,
+            code.codes,
             collective,
             message,
             live & ~(collective | message | uneven),
@@ -166,12 +179,15 @@ class _Events:
         )
 
 
+def _rooted(way: How) -> bool:
+    return way.algorithm is not None and way.op in way.algorithm.rooted
+
+
 def _calls(e: _Events) -> CallTable:
     """Sum B over events that are attributed alike: contributions are linear in it."""
     rows = np.flatnonzero(e.collective)
-    rooted = np.array([a is not None and name in a.rooted for a, name in zip(e.algorithm, e.names, strict=True)], np.bool_)[e.op[rows]]
-    root = np.where(rooted, e.trace.root.values[rows] + 1, 0)
-    key = group_by(e.part.codes[rows], e.trace.observers[rows] + 1, root)
+    root = np.where(np.array([_rooted(w) for w in e.ways], np.bool_)[e.way[rows]], e.trace.root.values[rows] + 1, 0)
+    key = group_by(e.part.codes[rows], e.trace.observers[rows] + 1, root, e.way[rows])
     first = rows[key.first]
     root = root[key.first] - 1
     for event, rank in zip(first[root >= 0].tolist(), root[root >= 0].tolist(), strict=True):
@@ -180,7 +196,8 @@ def _calls(e: _Events) -> CallTable:
             raise InputError(f"the root {rank} is no member of {group.label}", record=event, field="root",
                              remedy="give the root as a global rank of the group")  # fmt: skip
     total = sums(key.codes, e.trace.size_bytes[rows], key.count)
-    return CallTable(e.part.codes[first], total, root, e.trace.observers[first].astype(np.int64), e.trace.rank_sets)
+    names = tuple("" if w.algorithm is None else w.algorithm.name for w in e.ways)
+    return CallTable(e.part.codes[first], total, root, e.trace.observers[first].astype(np.int64), e.trace.rank_sets, e.way[first], names)
 
 
 def _messages(e: _Events) -> list[Links]:
@@ -192,16 +209,16 @@ def _messages(e: _Events) -> list[Links]:
     name = np.array(e.names, object)[e.op[rows]]
     keep = _first_sides(name == "send", name == "recv", src, dst, e.trace.size_bytes[rows])
     rows, src, dst = rows[keep], src[keep], dst[keep]
-    key = group_by(e.part.codes[rows], src, dst)
+    key = group_by(e.part.codes[rows], src, dst, e.way[rows])
     total = sums(key.codes, e.trace.size_bytes[rows], key.count)
     part = e.part.codes[rows[key.first]]
     out = []
-    for op in np.unique(e.op[rows]).tolist():
-        algorithm = e.algorithm[op]
+    for way in np.unique(e.way[rows]).tolist():
+        algorithm = e.ways[way].algorithm
         assert algorithm is not None
-        at = np.flatnonzero(e.op[rows[key.first]] == op)
+        at = np.flatnonzero(e.way[rows[key.first]] == way)
         ends = np.stack([src[key.first[at]], dst[key.first[at]]], axis=1)
-        calls = Calls(e.names[op], ends, total[at].astype(np.float64), np.ones(ends.shape, np.bool_), np.full(len(at), -1))
+        calls = Calls(e.ways[way].op, ends, total[at].astype(np.float64), np.ones(ends.shape, np.bool_), np.full(len(at), -1))
         links = algorithm.attribute(calls)
         out.append(Links(part[at][links.call], links.src, links.dst, links.size_bytes))
     return out
@@ -243,23 +260,36 @@ def _parts(e: _Events, splits: SplitTraffic) -> tuple[Part, ...]:
 
 
 def _algorithms(e: _Events) -> tuple[tuple[str, str], ...]:
-    used = {(e.names[op], a.name) for op in np.unique(e.op[e.collective | e.message]).tolist() if (a := e.algorithm[op]) is not None}
+    used = {(w.op, w.algorithm.name) for w in _used(e, e.collective | e.message) if w.algorithm is not None}
     return tuple(sorted({*used, *([(ALL_TO_ALL_V, "splits")] if len(e.with_splits) else [])}))
+
+
+def _used(e: _Events, which: BoolArray) -> list[How]:
+    return [e.ways[w] for w in np.unique(e.way[which]).tolist()]
+
+
+def _algorithm_origin(e: _Events, wanted: str | Mapping[str, str] | None) -> str:
+    """Who says the algorithms of the collectives; one that stands in for a stated one is assumed."""
+    asked = asked_ops(wanted)
+    stated = {"asked" if w.op in asked else "stated" if w.stated and not w.instead else "assumed" for w in _used(e, e.collective)}
+    return "mixed" if len(stated) > 1 else next(iter(stated), "assumed")
 
 
 def _ordered(e: _Events) -> list[ProcessGroup]:
     """Groups whose traffic depends on the order of their ranks; a ring of two has only one."""
-    uses = np.array([a is not None and a.uses_order for a in e.algorithm], np.bool_)[e.op]
+    uses = np.array([w.algorithm is not None and w.algorithm.uses_order for w in e.ways], np.bool_)[e.way]
     return [g for g in (e.groups[i] for i in np.unique(e.group[uses & e.collective]).tolist()) if g.size > 2]
 
 
 def _notes(e: _Events, splits: SplitTraffic) -> list[str]:
     out = []
     lost = np.flatnonzero(e.unattributed)
-    payload = sums(e.op[lost], (e.trace.observer_counts * e.trace.size_bytes)[lost], len(e.names)).tolist()
-    counts = np.bincount(e.op[lost], minlength=len(e.names)).tolist()
-    for op in np.unique(e.op[lost]).tolist():
-        out.append(f"{_many(counts[op], f'{e.names[op]} event')} unattributed ({format_bytes(payload[op])}): {_why(e, op)}")
+    payload = sums(e.way[lost], (e.trace.observer_counts * e.trace.size_bytes)[lost], len(e.ways)).tolist()
+    counts = np.bincount(e.way[lost], minlength=len(e.ways)).tolist()
+    for way in np.unique(e.way[lost]).tolist():
+        w = e.ways[way]
+        out.append(f"{_many(counts[way], f'{w.op} event')} unattributed ({format_bytes(payload[way])}): {_why(w)}")
+    out += _stated_notes(e)
     if splits.unattributed.any():
         out.append(f"{format_bytes(int(splits.unattributed.sum()))} of uneven all-to-alls unattributed: the splits are partly unknown")
     if splits.unattributed_received.any():
@@ -278,12 +308,28 @@ def _notes(e: _Events, splits: SplitTraffic) -> list[str]:
     return out
 
 
-def _why(e: _Events, op: int) -> str:
-    if e.names[op] in _MESSAGES:
+def _stated_notes(e: _Events) -> list[str]:
+    """Which algorithms the source states, and where another one stands in."""
+    counts = np.bincount(e.way[e.collective], minlength=len(e.ways)).tolist()
+    stated = [(w, n) for w, n in zip(e.ways, counts, strict=True) if w.stated and n and w.algorithm is not None]
+    out = []
+    same = sorted(f"{w.op} {w.stated} as {w.algorithm.name} ({n:,})" for w, n in stated if w.algorithm is not None and not w.instead)
+    if same:
+        out.append(f"attributed by the algorithms that the source states: {', '.join(same)}")
+    for w, n in stated:
+        if w.instead and w.algorithm is not None:
+            out.append(f"the source states {w.stated} for {_many(n, f'{w.op} event')}: attributed as {w.algorithm.name}, for {w.instead}")
+    return out
+
+
+def _why(way: How) -> str:
+    if way.why is not None:
+        return way.why
+    if way.op in _MESSAGES:
         return "sender or receiver is unknown"
-    if e.names[op] == ALL_TO_ALL_V:
+    if way.op == ALL_TO_ALL_V:
         return "the splits are unknown"
-    return "the root is unknown" if e.algorithm[op] is not None else "the traffic of this operation is not defined"
+    return "the root is unknown" if way.algorithm is not None else "the traffic of this operation is not defined"
 
 
 def _nothing_known(trace: Trace) -> RefusedError:

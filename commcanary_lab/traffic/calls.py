@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.inspect.grouping import group_by
-from commcanary_lab.traffic.attribution import Algorithm, BoolArray, Calls, IntArray, Links
+from commcanary_lab.traffic.attribution import Algorithm, BoolArray, Calls, IntArray, Links, algorithms
 from commcanary_lab.traffic.order import RingOrder
 from commcanary_lab.traffic.parts import Part
 from commcanary_lab.traffic.placement import Placement
@@ -33,19 +33,25 @@ class CallTable:
         Index into `rank_sets` of the ranks that report the call, -1 when all members do.
     rank_sets : tuple of tuple of int
         Sets of reporting ranks.
+    algorithm : ndarray of int64, shape (n,)
+        Index into `algorithms` of what attributes each call.
+    algorithms : tuple of str
+        Names of algorithms.
     """
 
     part: IntArray
     size_bytes: IntArray
     root: IntArray
     observers: IntArray
-    rank_sets: tuple[tuple[int, ...], ...] = ()
+    rank_sets: tuple[tuple[int, ...], ...]
+    algorithm: IntArray
+    algorithms: tuple[str, ...]
 
     @classmethod
     def none(cls) -> CallTable:
         """No call."""
         empty = np.zeros(0, np.int64)
-        return cls(empty, empty, empty, empty)
+        return cls(empty, empty, empty, empty, (), empty, ())
 
     def __len__(self) -> int:
         return len(self.part)
@@ -60,19 +66,26 @@ class CallTable:
         """
         part = new[self.part]
         kept = part >= 0
-        return CallTable(part[kept], self.size_bytes[kept], self.root[kept], self.observers[kept], self.rank_sets)
+        size, root, observers, algorithm = (x[kept] for x in (self.size_bytes, self.root, self.observers, self.algorithm))
+        return CallTable(part[kept], size, root, observers, self.rank_sets, algorithm, self.algorithms)
 
     def __add__(self, other: CallTable) -> CallTable:
         """Put the calls of another table behind; both number the same parts."""
         moved = np.where(other.observers >= 0, other.observers + len(self.rank_sets), -1)
         part, size, root = (np.concatenate([getattr(x, f) for x in (self, other)]) for f in ("part", "size_bytes", "root"))
-        return CallTable(part, size, root, np.concatenate([self.observers, moved]), (*self.rank_sets, *other.rank_sets))
+        names = tuple(dict.fromkeys((*self.algorithms, *other.algorithms)))
+        algorithm = np.concatenate([np.array([names.index(n) for n in x.algorithms], np.int64)[x.algorithm] for x in (self, other)])
+        observers, rank_sets = np.concatenate([self.observers, moved]), (*self.rank_sets, *other.rank_sets)
+        return CallTable(part, size, root, observers, rank_sets, algorithm, names)
+
+    def used(self, parts: Sequence[Part]) -> set[tuple[str, str]]:
+        """Return the pairs of operation and algorithm that occur."""
+        pairs = np.unique(np.stack([self.part, self.algorithm]), axis=1).T.tolist() if len(self) else []
+        return {(parts[part].op, self.algorithms[code]) for part, code in pairs}
 
 
-def attribute(
-    parts: Sequence[Part], table: CallTable, chosen: Mapping[str, Algorithm], order: RingOrder, placement: Placement | None
-) -> Links:
-    """Attribute calls to links, all groups of one size and operation together; `call` of the result is the part.
+def attribute(parts: Sequence[Part], table: CallTable, order: RingOrder, placement: Placement | None) -> Links:
+    """Attribute calls to links, all groups of one size, operation and algorithm together; `call` of the result is the part.
 
     Raises
     ------
@@ -86,12 +99,13 @@ def attribute(
     names = sorted({p.op for p in parts})
     op = np.array([names.index(p.op) for p in parts], np.int64)[table.part]
     sizes = np.array([p.group.size for p in parts], np.int64)[table.part]
-    batch = group_by(op, sizes)
+    batch = group_by(op, sizes, table.algorithm)
     by_batch, starts = np.argsort(batch.codes, kind="stable"), np.concatenate([[0], np.cumsum(batch.sizes)])
+    known = algorithms()
     out = []
     for b in range(batch.count):
         rows = by_batch[starts[b] : starts[b + 1]]
-        algorithm = chosen[names[op[rows[0]]]]
+        algorithm = known[table.algorithms[table.algorithm[rows[0]]]]
         links = algorithm.attribute(_calls(parts, table, rows, algorithm, order, placement))
         out.append(Links(table.part[rows][links.call], links.src, links.dst, links.size_bytes))
     return Links.joined(out)

@@ -16,6 +16,7 @@ from commcanary_lab.traffic.matrix import TrafficMatrix
 from commcanary_lab.traffic.moe import moe_what_if
 from commcanary_lab.traffic.order import RingOrder
 from commcanary_lab.traffic.placement import Placement
+from commcanary_lab.traffic.reattribute import reattribute
 from commcanary_lab.units import format_bytes
 
 __all__ = ["fabric"]
@@ -127,7 +128,7 @@ def _orders(m: TrafficMatrix, place: Placement, own: OrderVerdict, *, pxn: bool)
     yield verdict("rail_aligned", m.reattributed(order=RingOrder.along_rails(place), placement=place))
     nested = {op: "hierarchical" for op in ops if op in algorithms()["hierarchical"].ops}
     try:
-        yield verdict("hierarchical", m.reattributed(algorithm=nested, placement=place))
+        yield verdict("hierarchical", reattribute(m, nested, None, place, rings_only=True))
     except RefusedError as e:
         yield OrderVerdict("hierarchical", None, own.spine_fraction, e.problems[0].what)
     if own.order == "stated":

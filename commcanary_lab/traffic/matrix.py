@@ -53,6 +53,8 @@ class TrafficMatrix:
         Format that the trace was read from.
     algorithms : tuple of (str, str)
         Operation and the algorithm that attributed it.
+    algorithm_origin : {"assumed", "stated", "asked", "mixed"}
+        Whether the algorithms of collectives are the defaults, what the source states, or what the caller asked for.
     ring_order : {"assumed", "stated"}
         Whether the order of ranks in rings and chains is the group's, or was given.
     coverage : ImportCoverage
@@ -77,6 +79,7 @@ class TrafficMatrix:
     part_cells: Cells
     source: str
     algorithms: tuple[tuple[str, str], ...] = ()
+    algorithm_origin: str = "assumed"
     ring_order: str = "assumed"
     coverage: ImportCoverage = field(default_factory=ImportCoverage)
     notes: tuple[str, ...] = ()
@@ -86,8 +89,8 @@ class TrafficMatrix:
 
     def __repr__(self) -> str:
         return (
-            f"TrafficMatrix({len(self.ranks)} ranks, {len(self.cells):,} links, {format_bytes(self.sum_bytes)}, {self.algorithm}, "
-            f"ring order {self.ring_order}, from {self.source})"
+            f"TrafficMatrix({len(self.ranks)} ranks, {len(self.cells):,} links, {format_bytes(self.sum_bytes)}, "
+            f"{self.algorithm}{self._algorithm_said}, ring order {self.ring_order}, from {self.source})"
         )
 
     # -- figures ------------------------------------------------------------------------------------------------------
@@ -158,6 +161,10 @@ class TrafficMatrix:
         """The algorithm, or every operation with its algorithm if there are several."""
         names = sorted({name for _, name in self.algorithms})
         return (names or ["none"])[0] if len(names) < 2 else ", ".join(f"{op} {name}" for op, name in self.algorithms)
+
+    @property
+    def _algorithm_said(self) -> str:
+        return f" ({self.algorithm_origin})" if self.algorithm_origin in ("stated", "mixed") else ""
 
     @property
     def origin(self) -> str:
@@ -268,7 +275,7 @@ class TrafficMatrix:
         Parameters
         ----------
         algorithm : str or mapping of str to str, optional
-            As in `build_matrix`; operations that it leaves out keep the algorithm they have.
+            As in `build_matrix`; operations that it leaves out keep the algorithms they have, and what no algorithm attributed stays so.
         order : RingOrder, optional
             Order of ranks; default: that of the groups.
         placement : Placement, optional
@@ -311,6 +318,7 @@ class TrafficMatrix:
             cells,
             source=self.source if self.source == other.source else f"{self.source} + {other.source}",
             algorithms=tuple(sorted({*self.algorithms, *other.algorithms})),
+            algorithm_origin=self.algorithm_origin if self.algorithm_origin == other.algorithm_origin else "mixed",
             ring_order=self.ring_order if self.ring_order == other.ring_order else "assumed",
             coverage=self.coverage + other.coverage,
             notes=tuple(dict.fromkeys([*self.notes, *other.notes])),
@@ -372,7 +380,7 @@ class TrafficMatrix:
         title = (
             f"{self.n} ranks, {self.records:,} records: payload {format_bytes(self.payload_bytes)}, "
             f"matrix sum {format_bytes(self.sum_bytes)}, unattributed {format_bytes(self.unattributed_bytes)} "
-            f"({self.origin}: {self.algorithm}, ring order {self.ring_order}; from {self.source}, "
+            f"({self.origin}: {self.algorithm}{self._algorithm_said}, ring order {self.ring_order}; from {self.source}, "
             f"{self.coverage.used:,} of {self.coverage.read:,} source records used)"
         )
         rows = [(link.src, link.dst, format_bytes(link.size_bytes), link.size_bytes) for link in self.links(top=30)]

@@ -87,6 +87,7 @@ def _about(m: TrafficMatrix) -> bytes:
             "unattributed_bytes": m.unattributed_bytes,
             "source": m.source,
             "algorithm": m.algorithm,
+            "algorithm_origin": m.algorithm_origin,
             "ring_order": m.ring_order,
             "origin": m.origin,
             "notes": list(m.notes),
