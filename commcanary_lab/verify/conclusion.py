@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.simulate.models import get_model
@@ -26,7 +27,9 @@ def traffic_checks(source: Trace, canary: Canary, tolerances: Tolerances, *, cou
     counts : bool
         Compare records, payload and what could not be attributed, too.
     """
-    a, b = build_matrix(source), build_matrix(canary.trace)
+    # a canary does not carry what the source states about algorithms and ring orders: both are attributed by it
+    said = {key: source.extra[key] for key in ("algorithms", "ring_order") if key in source.extra}
+    a, b = build_matrix(source), build_matrix(replace(canary.trace, extra={**canary.trace.extra, **said}))
     near = abs(a.sum_bytes - b.sum_bytes) <= tolerances.traffic_relative * max(abs(a.sum_bytes), abs(b.sum_bytes))
     yield Check("traffic", "sum of M (bytes)", near, a.sum_bytes, b.sum_bytes)
     for name in ("unattributed_bytes", "records", "payload_bytes") if counts else ():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import commcanary_lab as lab
 from commcanary_lab.importers.open import open_trace
 from commcanary_lab.layout import Layout
 from commcanary_lab.trace import Trace
@@ -135,6 +137,16 @@ def test_it_survives_the_trace_format_and_filters(tmp_path: Path) -> None:
 def test_nonsense_states_nothing(extra: object) -> None:
     trace = trace_of([Event("all_reduce", WORLD, 800)], extra={"algorithms": extra})
     assert build_matrix(trace).algorithm_origin == "assumed"
+
+
+@pytest.mark.parametrize(
+    "extra", [{"algorithms": [["all_reduce", "world", None, "TREE"]]}, {"ring_order": {"world": [0, 2, 1, 3, 4, 6, 5, 7]}}]
+)
+def test_verification_attributes_source_and_canary_alike(extra: dict[str, object]) -> None:
+    """A lossless canary keeps M, whatever the source states about algorithms and ring orders."""
+    trace = trace_of([Event("all_reduce", WORLD, 800, "world")] * 5, extra=extra)
+    assert not build_matrix(trace).equals(build_matrix(replace(trace, extra={})))
+    assert lab.verify(trace, lab.compile(trace), assume={"overlap_us": 0}).traffic == "pass"
 
 
 @given(st.lists(st.tuples(st.sampled_from(["RING", "TREE", "NVLS", "PAT", None]), st.integers(1, 4)), min_size=1, max_size=6))
