@@ -136,6 +136,7 @@ def resolve(
             case.settle(state, world, ProcessGroup(communicators[world].name, tuple(range(communicators[world].size))))
             notes.append(f"{communicators[world].label} is taken as the whole job: its ranks are the global ranks")
         case.spread(state, range(len(communicators)))
+        case.cross(state)
     except _Conflict as e:
         raise InputError(str(e), remedy="open one run at a time, and with its own layout") from None
     if len(state.groups) < len(communicators):
@@ -296,6 +297,34 @@ class _Case:
             else:
                 continue
             queue += [i for process in new for i in self.of_process[process] if i not in state.members]
+
+    def cross(self, state: _State) -> None:
+        """Find processes whose places in several communicators leave one rank only.
+
+        Raises
+        ------
+        _Conflict
+            If two processes would be one rank, or a communicator can be no group.
+        """
+        by_size, _ = self.pools
+        places: dict[tuple[int, int], frozenset[int]] = {}
+        common: dict[frozenset[tuple[int, int]], int | None] = {}
+        told = []
+        for process, own in self.of_process.items():
+            if process in state.rank_of or process in self.shared:
+                continue
+            at = frozenset(
+                (self.communicators[i].size, position) for i in own for position, p in self.communicators[i].seen if p == process
+            )
+            if at not in common:
+                for size, position in at:
+                    if (size, position) not in places:
+                        places[size, position] = frozenset(g.members[position] for g in by_size.get(size, ()))
+                ranks = frozenset.intersection(*(places[x] for x in at))
+                common[at] = next(iter(ranks)) if len(ranks) == 1 else None
+            if (rank := common[at]) is not None and self.know(state, process, rank):
+                told.append(process)
+        self.spread(state, [i for process in told for i in self.of_process[process]])
 
     def _seen(self, c: Communicator) -> str:
         names = [self.processes[p] for _, p in c.seen]

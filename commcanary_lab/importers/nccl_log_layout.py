@@ -62,7 +62,7 @@ def resolve(
         If none fits.
     """
     pieces = _pieces(instances, groups)
-    usable = [p for p in pieces if all(instances[i].rank is not None and instances[i].doubt is None for i in p)]
+    usable = [p for p in pieces if all(_rank(instances[i]) is not None and instances[i].doubt is None for i in p)]
     slots = list(dict.fromkeys(instances[i].slot for p in usable for i in p))
     number = {slot: n for n, slot in enumerate(slots)}
     asked = [
@@ -71,7 +71,7 @@ def resolve(
             None,
             instances[p[0]].nranks,
             len({instances[i].process.host for i in p}) if len(p) == instances[p[0]].nranks else 0,
-            tuple(sorted((instances[i].rank or 0, number[instances[i].slot]) for i in p)),
+            tuple(sorted((_rank(instances[i]) or 0, number[instances[i].slot]) for i in p)),
         )
         for p in usable
     ]
@@ -93,7 +93,7 @@ def resolve(
     global_ranks = {}
     for n, p in enumerate(usable):
         for i in p:
-            global_ranks[instances[i].slot] = found.members[n][instances[i].rank or 0]
+            global_ranks[instances[i].slot] = found.members[n][_rank(instances[i]) or 0]
     keys = list(joined)
     return Found(
         [*joined.values(), *rest],
@@ -104,12 +104,20 @@ def resolve(
     )
 
 
+def _rank(instance: Instance) -> int | None:
+    """Rank of a handle in its communicator: from its set-up line, or RCCL's globalrank, which is that and not a rank of the job."""
+    if instance.rank is not None or len(instance.stated_ranks) != 1:
+        return instance.rank
+    (stated,) = instance.stated_ranks
+    return stated if stated < instance.nranks else None
+
+
 def _pieces(instances: Sequence[Instance], groups: Sequence[Sequence[int]]) -> list[list[int]]:
     """The log's communicators; those without a number that hold a rank twice fall apart into handles."""
     out = []
     for group in groups:
         first = instances[group[0]]
-        ranks = [instances[i].rank for i in group]
+        ranks = [_rank(instances[i]) for i in group]
         apart = first.comm_id is None and first.parent is None and (len(set(ranks)) < len(ranks) or len(ranks) < first.nranks)
         out += [[i] for i in group] if apart else [list(group)]
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from commcanary_lab.errors import FormatError, InputError, LabError, LimitError, RefusedError, UsageError
 from commcanary_lab.importers import nccl_log
+from commcanary_lab.importers.nccl_log_comms import NO_INIT, NO_WORLD
 from commcanary_lab.importers.open import open_trace, recognise_file
 from commcanary_lab.layout import Layout
 from commcanary_lab.limits import Limits
@@ -568,3 +570,41 @@ def test_the_log_of_one_rank_with_a_layout(load: Load) -> None:
     own = [line for line in job() if line.startswith(prefix(5))]
     trace = load(own, layout=JOB)
     assert links(trace) == {(5, 6): 2304.0 * MIB, (5, 1): 512.0 * MIB}
+
+
+def rccl(lines: list[str], places: dict[str, int]) -> list[str]:
+    """The operations of a log as RCCL writes them without set-up lines: each with its rank inside the communicator."""
+    out = []
+    for line in lines:
+        found = re.search(r" comm (0x\w+) \[nranks", line)
+        if found is not None and " opCount " in line:
+            out.append(f"{line} task 0 globalrank {places[found.group(1)]}")
+    return out
+
+
+def test_an_rccl_log_without_set_up_lines_needs_the_layout(load: Load) -> None:
+    """globalrank is a rank inside a communicator: its two places tell each process apart."""
+    lines = rccl(job(numbered=False, world=False), {f"0xb{r}": r % 4 for r in range(8)} | {f"0xd{r}": r // 4 for r in range(8)})
+    alone = load(lines)
+    assert len(alone) == 0 and {u.reason.partition(" (")[0] for u in alone.unsized} <= {NO_WORLD, NO_INIT}
+    trace = load(lines, layout=JOB)
+    assert links(trace) == JOB_LINKS
+    assert trace.record_count == 200
+    assert {g.name for g in trace.groups} == {f"TP Group {i}" for i in (0, 1)} | {f"DP Group {i}" for i in range(4)}
+    assert "members of communicators: from the layout" in trace.notes
+
+
+def test_an_rccl_log_that_leaves_a_choice_is_refused_with_the_choices(load: Load) -> None:
+    lines = [coll(r, "AllReduce", f"0xb{r}", 4, 1024, tail=f" task 0 globalrank {r % 4}") for r in range(8)]
+    with pytest.raises(RefusedError, match=r"could be TP Group 0 \(0-3\) or TP Group 1 \(4-7\)"):
+        load(lines, layout=JOB)
+
+
+def test_a_large_rccl_log_is_laid_out(load: Load) -> None:
+    """More processes than assignments that are tried one by one."""
+    layout = Layout(tp=8, dp=32)
+    lines = [coll(r, "AllReduce", f"0xb{r}", 8, 1024, tail=f" task 0 globalrank {r % 8}") for r in range(256)]
+    lines += [coll(r, "AllReduce", f"0xd{r}", 32, 512, tail=f" task 0 globalrank {r // 8}") for r in range(256)]
+    trace = load(lines, layout=layout)
+    assert {g.members for g in trace.groups} == {g.members for kind in ("tp", "dp") for g in layout.groups(kind)}
+    assert trace.record_count == 512 and len(trace) == 32 + 8
