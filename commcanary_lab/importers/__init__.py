@@ -19,6 +19,10 @@ from commcanary_lab.trace.model import Trace
 __all__ = ["FORMATS", "Format", "format_named", "known_formats"]
 
 
+#: Options of formats with one file per rank whose groups a layout may complete.
+_RANKS_LAYOUT = frozenset({"ranks", "layout"})
+
+
 @dataclass(frozen=True)
 class Format:
     """A source format.
@@ -90,18 +94,40 @@ FORMATS = (
         options=frozenset({"ranks", "clock_offsets_ns", "align_ends", "layout"}),
         mark=b'"n_ranks"',
     ),
-    Format("kineto", "kineto", "PyTorch profiler trace", ("pytorch", "chrome")),
+    Format(
+        "kineto",
+        "kineto",
+        "PyTorch profiler trace",
+        ("pytorch", "chrome"),
+        options=frozenset({"ranks", "clock_offsets_ns", "align_ends", "layout"}),
+    ),
     Format("mpi_text", "mpi_text", "MPI trace of liballprof (PMPI)", ("mpi", "pmpi", "liballprof"), mark=b"MPI_"),
     Format("nccl_tests", "nccl_tests", "nccl-tests table, for calibration", ("nccl-tests",), options=frozenset(), mark=b"algbw"),
-    Format("nccl_log", "nccl_log", "NCCL or RCCL debug log", ("nccl", "rccl", "rccl_log"), options=frozenset({"ranks", "layout"})),
-    Format("pytorch_et", "pytorch_et", "PyTorch execution trace", ("et", "execution_trace"), options=frozenset({"ranks"}), mark=b'"nodes"'),
-    Format("param_basic", "param_basic", "PARAM basic trace", ("param",), options=frozenset({"ranks"}), mark=b'"comms"'),
-    Format("flight_recorder", "flight_recorder", "PyTorch flight recorder dump", ("fr",), options=frozenset({"ranks"}), mark=b"version"),
+    Format("nccl_log", "nccl_log", "NCCL or RCCL debug log", ("nccl", "rccl", "rccl_log"), options=_RANKS_LAYOUT),
+    Format(
+        "pytorch_et",
+        "pytorch_et",
+        "PyTorch execution trace",
+        ("et", "execution_trace"),
+        options=_RANKS_LAYOUT,
+        mark=b'"nodes"',
+    ),
+    Format("param_basic", "param_basic", "PARAM basic trace", ("param",), options=_RANKS_LAYOUT, mark=b'"comms"'),
+    Format(
+        "flight_recorder",
+        "flight_recorder",
+        "PyTorch flight recorder dump",
+        ("fr",),
+        options=_RANKS_LAYOUT,
+        mark=b"version",
+    ),
     Format(
         "nccl_inspector_prometheus", "inspector_prom", "NCCL Inspector Prometheus text", ("prometheus",), options=frozenset(), mark=b"nccl_"
     ),
-    Format("nsys_sqlite", "nsys_sqlite", "nsys report exported to SQLite", ("nsys",), options=frozenset(), mark=b"SQLite format 3\0"),
-    Format("chakra_et", "chakra_et", "Chakra execution trace", ("chakra",), options=frozenset({"ranks"})),
+    Format(
+        "nsys_sqlite", "nsys_sqlite", "nsys report exported to SQLite", ("nsys",), options=frozenset({"layout"}), mark=b"SQLite format 3\0"
+    ),
+    Format("chakra_et", "chakra_et", "Chakra execution trace", ("chakra",), options=_RANKS_LAYOUT),
 )
 
 

@@ -16,16 +16,19 @@ from typing import Any
 
 import msgspec
 
-from commcanary_lab.errors import FormatError, UsageError
+from commcanary_lab.errors import FormatError, InputError, UsageError
 from commcanary_lab.importers._text import read_source
 from commcanary_lab.importers.chakra_schema import CommType, Node, NodeType, Value, decode_metadata, decode_node, messages
 from commcanary_lab.importers.comm_events import Refusal, Timed
 from commcanary_lab.importers.json_source import decode_json, shown
 from commcanary_lab.importers.kineto_args import parse_int_list
+from commcanary_lab.importers.layout_members import OTHER_JOB
 from commcanary_lab.importers.protobuf_wire import Damaged
 from commcanary_lab.importers.rank_files import Claim, rank_in_name, ranks_of
 from commcanary_lab.importers.rank_rows import RankRows, level_durations
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
+from commcanary_lab.trace.groups import ranks_text
 from commcanary_lab.trace.merge import merge_captures
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.records import RankCapture, Record
@@ -106,7 +109,13 @@ def recognise(head: bytes) -> bool:
         return len(head) > 1024  # a first node that goes on beyond the head
 
 
-def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None, limits: Limits = DEFAULT) -> Trace:
+def read(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    layout: Layout | None = None,
+    limits: Limits = DEFAULT,
+) -> Trace:
     """Read the traces of a system, one file per NPU, and merge them.
 
     Parameters
@@ -115,6 +124,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         The files, any order; the NPU is the number at the end of the name (``all_reduce.3.et``).
     ranks : mapping of str to int, optional
         NPU of each file whose name does not say it, by its path as given or its file name.
+    layout : Layout, optional
+        Members of groups that the traces only name, and all NPUs of the system where they do not say how many there are.
     limits : Limits
         Resource limits.
 
@@ -128,6 +139,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         If a file is no such trace, is damaged, or one of several has no number.
     MergeError
         If the files contradict each other.
+    InputError
+        If the layout contradicts what a trace says.
     """
     if not paths:
         raise UsageError("no file to read", remedy="give at least one trace")
@@ -137,8 +150,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     why = "neither the trace nor its name says which NPU it is of"
     claims = [Claim(p, named=rank_in_name(p, trailing_first=True), why_not=why) for p in paths]
     numbers, warnings = ranks_of(claims, ranks)
-    whole = _whole(files, numbers, limits)
-    captures = [_capture(f, rank, whole) for f, rank in zip(files, numbers, strict=True)]
+    whole, how = _whole(files, numbers, layout, limits)
+    captures = [_capture(f, rank, whole, how, layout) for f, rank in zip(files, numbers, strict=True)]
     trace = merge_captures(level_durations(captures), source_format=FORMAT)
     if len(trace) and trace.start_ns.none_known:
         trace = trace.with_notes(ORDER_ONLY)
@@ -216,20 +229,26 @@ def _groups(node: Node, file: str, warnings: list[str]) -> dict[str, tuple[int, 
 # -- meaning ----------------------------------------------------------------------------------------------------------
 
 
-def _whole(files: Sequence[_NpuFile], numbers: Sequence[int], limits: Limits) -> tuple[int, ...] | str:
-    """All NPUs of the system, or why they are unknown."""
+def _whole(files: Sequence[_NpuFile], numbers: Sequence[int], layout: Layout | None, limits: Limits) -> tuple[tuple[int, ...] | str, str]:
+    """All NPUs of the system and how they are known, or why they are unknown."""
     stated = {f.npus for f in files if f.npus is not None}
+    if layout is not None and layout.sized_world > 1:
+        for f, number in zip(files, numbers, strict=True):
+            if number >= layout.world_size or f.npus not in (None, layout.world_size):
+                what = f"the file of NPU {number}" if f.npus in (None, layout.world_size) else f"a system of {f.npus} NPUs"
+                raise InputError(f"{what}, the layout has {layout.world_size} ranks", file=f.path, remedy=OTHER_JOB)
+        return layout.ranks, "from the layout"
     if len(stated) == 1:
-        return tuple(range(stated.pop()))
+        return tuple(range(stated.pop())), "as stated"
     if len(files) > 1 and sorted(numbers) == list(range(len(files))):
-        return tuple(range(len(files)))
+        return tuple(range(len(files))), "one per file"
     limits.check_members(len(files), files[0].path)
     if len(files) == 1:
-        return "members unknown: the collective is over all NPUs, and this is the file of one: give the files of all"
-    return "members unknown: the collective is over all NPUs, and the files are not those of NPUs 0, 1, ... without a gap"
+        return "members unknown: the collective is over all NPUs, and this is the file of one: give the files of all", ""
+    return "members unknown: the collective is over all NPUs, and the files are not those of NPUs 0, 1, ... without a gap", ""
 
 
-def _capture(f: _NpuFile, rank: int, whole: tuple[int, ...] | str) -> RankCapture:
+def _capture(f: _NpuFile, rank: int, whole: tuple[int, ...] | str, how: str, layout: Layout | None) -> RankCapture:
     rows = RankRows(rank, f.name)
     on_device = any(n.attributes.get("is_cpu_op") is False for n in f.nodes)
     for node in f.nodes:
@@ -237,12 +256,11 @@ def _capture(f: _NpuFile, rank: int, whole: tuple[int, ...] | str) -> RankCaptur
             rows.skip("dispatches on the host what a device node runs")
             continue
         timed = Timed(node.start_us * 1000 or None, node.duration_us * 1000 or None)
-        found = _record(node, f, rank, whole, timed)
+        found = _record(node, f, rank, whole, layout, timed)
         if isinstance(found, Refusal):
             rows.refuse(node.name[:256] or "?", found, f"node {node.id}", timed)
         else:
             rows.keep(found)
-    how = "as stated" if f.npus is not None else "one per file"
     notes = (
         [f"collectives without a group are over all {len(whole)} NPUs of the system ({how})"]
         if isinstance(whole, tuple) and f.nodes
@@ -252,7 +270,7 @@ def _capture(f: _NpuFile, rank: int, whole: tuple[int, ...] | str) -> RankCaptur
                         notes=notes)  # fmt: skip
 
 
-def _record(node: Node, f: _NpuFile, rank: int, whole: tuple[int, ...] | str, timed: Timed) -> Record | Refusal:
+def _record(node: Node, f: _NpuFile, rank: int, whole: tuple[int, ...] | str, layout: Layout | None, timed: Timed) -> Record | Refusal:
     size = node.attributes.get("comm_size")
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < _MAX):
         return Refusal(f"metadata not readable: comm_size is {shown(size)}", "metadata not readable")
@@ -265,7 +283,7 @@ def _record(node: Node, f: _NpuFile, rank: int, whole: tuple[int, ...] | str, ti
     op = _OPS[CommType(kind)]
     if size is None and op != "barrier":
         return Refusal("size missing: comm_size", "size missing")
-    members, group = _members(node, f, whole)
+    members, group = _members(node, f, whole, layout)
     if isinstance(members, str):
         return Refusal(members, "members unknown", size)
     if rank not in members:
@@ -287,7 +305,7 @@ def _record(node: Node, f: _NpuFile, rank: int, whole: tuple[int, ...] | str, ti
     )
 
 
-def _members(node: Node, f: _NpuFile, whole: tuple[int, ...] | str) -> tuple[tuple[int, ...] | str, str | None]:
+def _members(node: Node, f: _NpuFile, whole: tuple[int, ...] | str, layout: Layout | None) -> tuple[tuple[int, ...] | str, str | None]:
     """Members and name of a collective's group."""
     stated = node.attributes.get("pg_name", node.attributes.get("comm_group"))
     if isinstance(stated, tuple):
@@ -297,6 +315,12 @@ def _members(node: Node, f: _NpuFile, whole: tuple[int, ...] | str) -> tuple[tup
         if listed is not None and not listed.cut and listed.values:
             return listed.values, None
         found = f.groups.get(str(stated))
+        named = layout.group_named(str(stated)) if layout is not None else None
+        if found is not None and named is not None and tuple(sorted(found)) != named.members:
+            both = f"joins {ranks_text(tuple(sorted(found)))}; in the layout it is {ranks_text(named.members)}"
+            raise InputError(f"group {str(stated)[:40]} {both}", file=f.path, field=str(stated), remedy=OTHER_JOB)
+        if found is None and named is not None:
+            return named.members, str(stated)
         if found is None:
             return f"members unknown: the file does not say who is in group {str(stated)[:40]}", None
         return found, str(stated)

@@ -21,9 +21,11 @@ from commcanary_lab.importers.flight_recorder_entries import Entry, entry_of
 from commcanary_lab.importers.json_source import decode_json, shown
 from commcanary_lab.importers.kineto_args import CommArgs
 from commcanary_lab.importers.kineto_group import GroupDirectory, Members
+from commcanary_lab.importers.layout_members import LaidOut, LayoutGroups
 from commcanary_lab.importers.rank_files import Claim, rank_in_name, ranks_of
 from commcanary_lab.importers.rank_rows import RankRows, level_durations
 from commcanary_lab.importers.safe_pickle import is_pickle, load_plain
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
 from commcanary_lab.trace.model import Trace
@@ -68,7 +70,13 @@ def recognise(head: bytes) -> bool:
     return head.startswith(b"{") and b'"version"' in head and _JSON.search(head) is not None and _ENTRY.search(head) is not None
 
 
-def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None, limits: Limits = DEFAULT) -> Trace:
+def read(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    layout: Layout | None = None,
+    limits: Limits = DEFAULT,
+) -> Trace:
     """Read the dumps of a job, one file per rank, and merge them.
 
     Parameters
@@ -77,6 +85,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         The files, any order; the rank is at the end of the name (``nccl_trace_rank_3``, also after a host name).
     ranks : mapping of str to int, optional
         Rank of each file whose name does not say it, by its path as given or its file name.
+    layout : Layout, optional
+        Members of groups that the dumps do not say.
     limits : Limits
         Resource limits.
 
@@ -91,6 +101,10 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         If a file is no such dump, holds anything but plain values, or one of several has no rank.
     MergeError
         If the dumps contradict each other.
+    InputError
+        If the layout contradicts what a dump says.
+    RefusedError
+        If several groups of the layout fit one of a dump.
     """
     if not paths:
         raise UsageError("no file to read", remedy="give at least one dump")
@@ -100,7 +114,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     why = "neither the dump nor its name says which rank wrote it"
     numbers, warnings = ranks_of([Claim(p, named=rank_in_name(p, trailing_first=True), why_not=why) for p in paths], ranks)
     completed = _completed(files)
-    captures = [_capture(f, rank, completed, limits) for f, rank in zip(files, numbers, strict=True)]
+    laid = None if layout is None else LayoutGroups(layout)
+    captures = [_capture(f, rank, completed, laid) for f, rank in zip(files, numbers, strict=True)]
     trace = merge_captures(level_durations(captures), source_format=FORMAT)
     # calibrated clocks would not help: these are times of enqueueing
     trace = replace(trace, notes=tuple(n for n in trace.notes if not n.startswith("clocks of the ranks are not calibrated")))
@@ -174,11 +189,12 @@ def _unlisted(f: _RankFile) -> dict[str, Members]:
     return {name: Members(tuple(range(found.pop())), origin) for name, found in sizes.items() if len(found) == 1 and max(found) <= 1 << 20}
 
 
-def _capture(f: _RankFile, rank: int, completed: Mapping[tuple[object, ...], int], limits: Limits) -> RankCapture:
+def _capture(f: _RankFile, rank: int, completed: Mapping[tuple[object, ...], int], laid: LayoutGroups | None) -> RankCapture:
     table = {**f.config}
     for name, members in _unlisted(f).items():
         table.setdefault(name, {"pg_name": name, "ranks": list(members.in_order)})
-    groups = GroupDirectory({"pg_config": table}, rank, None, config_name="pg_config")
+    laid_out = None if laid is None else LaidOut(laid, rank, f.path)
+    groups = GroupDirectory({"pg_config": table}, rank, None, config_name="pg_config", laid_out=laid_out)
     rows = RankRows(rank, f.name)
     pending: list[str] = []
     for i, entry in enumerate(f.entries):

@@ -24,6 +24,8 @@ from commcanary_lab.importers.kineto_overlap import ComputeOverlap, TimeShares, 
 from commcanary_lab.importers.kineto_read import Document, read_document
 from commcanary_lab.importers.kineto_scan import Scan, compute_intervals, launches, scan
 from commcanary_lab.importers.kineto_time import TimeReader
+from commcanary_lab.importers.layout_members import LaidOut, LayoutGroups
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
 from commcanary_lab.trace.model import ImportCoverage, Trace
@@ -69,7 +71,14 @@ def recognise(head: bytes) -> bool:
     return _EVENTS.search(head) is not None or (_HEADER.search(head) is not None and b'"schemaVersion"' in head)
 
 
-def read_rank(path: str | os.PathLike[str], *, rank: int | None = None, salvage: bool = True, limits: Limits = DEFAULT) -> RankCapture:
+def read_rank(
+    path: str | os.PathLike[str],
+    *,
+    rank: int | None = None,
+    layout: Layout | None = None,
+    salvage: bool = True,
+    limits: Limits = DEFAULT,
+) -> RankCapture:
     """Read the trace of one rank.
 
     Parameters
@@ -78,6 +87,8 @@ def read_rank(path: str | os.PathLike[str], *, rank: int | None = None, salvage:
         The file, gzip or not.
     rank : int, optional
         The rank that wrote it, where ``distributedInfo.rank`` does not say so (or says it wrongly).
+    layout : Layout, optional
+        Members of groups that the trace does not say.
     salvage : bool
         Repair what profilers are known to write wrongly, with a warning each; otherwise refuse such files.
     limits : Limits
@@ -94,7 +105,7 @@ def read_rank(path: str | os.PathLike[str], *, rank: int | None = None, salvage:
         If the file is not such a trace, is damaged beyond repair (with the line), or does not say its rank.
     """
     document = read_document(path, salvage=salvage, limits=limits)
-    return _capture(document, _rank_of(document, rank), (), limits)
+    return _capture(document, _rank_of(document, rank), (), _laid(layout), limits)
 
 
 def read(
@@ -103,6 +114,7 @@ def read(
     ranks: Mapping[str, int] | None = None,
     clock_offsets_ns: Mapping[int, int] | None = None,
     align_ends: bool = False,
+    layout: Layout | None = None,
     limits: Limits = DEFAULT,
 ) -> Trace:
     """Read the traces of a job, one file per rank, and merge them.
@@ -115,6 +127,8 @@ def read(
         Rank of each file that does not say its own, by its path as given or its file name.
     clock_offsets_ns, align_ends
         Clock calibration, see `trace.merge.merge_captures`.
+    layout : Layout, optional
+        Members of groups that the traces do not say.
     limits : Limits
         Resource limits.
 
@@ -129,19 +143,24 @@ def read(
         If a file cannot be read, or one of several files does not say its rank.
     MergeError
         If two files claim one rank, or contradict each other.
+    InputError
+        If the layout contradicts what a trace says.
+    RefusedError
+        If several groups of the layout fit one of the trace.
     """
     if not paths:
         raise UsageError("no file to read", remedy="give at least one trace")
     limits.check_files(len(paths), str(paths[0]))
+    laid = _laid(layout)
     given = dict(ranks or {})
     captures = []
     for path in paths:
         document = read_document(path, limits=limits)
         rank = given.get(str(path), given.get(Path(path).name))
         if rank is None and len(paths) == 1 and _stated_rank(document) is None:
-            captures.append(_taken_as_rank_0(document, limits))
+            captures.append(_taken_as_rank_0(document, laid, limits))
         else:
-            captures.append(_capture(document, _rank_of(document, rank), (), limits))
+            captures.append(_capture(document, _rank_of(document, rank), (), laid, limits))
     if len(captures) == 1 and captures[0].world_size != 1:
         captures = [replace(captures[0], notes=(SINGLE_RANK, *captures[0].notes))]
     return merge_captures(_level_messages(captures), source_format=FORMAT, clock_offsets_ns=clock_offsets_ns, align_ends=align_ends)
@@ -190,10 +209,10 @@ def _rank_of(document: Document, given: int | None) -> int:
     return rank
 
 
-def _taken_as_rank_0(document: Document, limits: Limits) -> RankCapture:
+def _taken_as_rank_0(document: Document, laid: LayoutGroups | None, limits: Limits) -> RankCapture:
     """Read the only file as that of rank 0, unless its groups show that it is another rank's."""
     warning = f"{document.name}: distributedInfo.rank is missing: taken as rank 0 (give the rank of the file if it is another)"
-    capture = _capture(document, 0, (warning,), limits)
+    capture = _capture(document, 0, (warning,), laid, limits)
     if not capture.records and any(row.reason.endswith("rank 0 is not in its own group") for row in capture.unsized):
         raise FormatError(
             Problem(
@@ -217,7 +236,11 @@ def _world_size(document: Document, rank: int, warnings: list[str]) -> int | Non
     return value
 
 
-def _capture(document: Document, rank: int, assumed: tuple[str, ...], limits: Limits) -> RankCapture:
+def _laid(layout: Layout | None) -> LayoutGroups | None:
+    return None if layout is None else LayoutGroups(layout)
+
+
+def _capture(document: Document, rank: int, assumed: tuple[str, ...], laid: LayoutGroups | None, limits: Limits) -> RankCapture:
     warnings = [*document.warnings, *assumed]
     stated = _stated_rank(document)
     if stated is not None and stated != rank:
@@ -225,7 +248,10 @@ def _capture(document: Document, rank: int, assumed: tuple[str, ...], limits: Li
     world_size = _world_size(document, rank, warnings)
     times = TimeReader(document.base_ns)
     found = scan(document, times)
-    groups = GroupDirectory(document.distributed_info, rank, world_size)
+    if laid is not None:
+        laid.check_world(world_size, document.path)
+    laid_out = None if laid is None else LaidOut(laid, rank, document.path)
+    groups = GroupDirectory(document.distributed_info, rank, world_size, laid_out=laid_out)
     linked = link(found.records, found.annotations, found.kernels, launches(found, times) if found.kernels else None, rank)
     limits.check_events(len(linked.marks) + len(linked.loose), document.path)
     overlap, why_not = _overlap(document, found, linked, times)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from commcanary_lab.importers.kineto_args import CommArgs, IntList, parse_int_list
+
+if TYPE_CHECKING:
+    from commcanary_lab.importers.layout_members import LaidOut
 
 __all__ = ["GroupDirectory", "Members", "group_label"]
 
@@ -51,7 +55,8 @@ class GroupDirectory:
     """Finds the members of groups in one file.
 
     In this order: a complete rank list on the event; ``distributedInfo.pg_config``; an explicit start and stride; each only where it
-    agrees with the group size, with the entries that the event shows, and contains the rank itself.
+    agrees with the group size, with the entries that the event shows, and contains the rank itself. A layout comes last, and is refused
+    where it contradicts the others.
 
     Parameters
     ----------
@@ -64,7 +69,9 @@ class GroupDirectory:
     config_name : str
         What the source calls its table of groups, for messages.
     unnamed : Members, optional
-        Members of the group of events that name none.
+        Members of the group of events that name none: an assumption, which a layout of more ranks overrules.
+    laid_out : LaidOut, optional
+        What a layout says.
 
     Attributes
     ----------
@@ -80,10 +87,12 @@ class GroupDirectory:
         *,
         config_name: str = FROM_CONFIG,
         unnamed: Members | None = None,
+        laid_out: LaidOut | None = None,
     ) -> None:
         self.rank = rank
         self.config_name = config_name
         self.unnamed = unnamed
+        self.laid_out = laid_out
         self.world_size = world_size
         self.warnings: list[str] = []
         self._by_name: dict[str, tuple[int, ...] | None] = {}
@@ -118,12 +127,33 @@ class GroupDirectory:
         return self._by_name.get(name) if name is not None else None
 
     def members(self, args: CommArgs) -> Members | str:
-        """Return the members of the event's group, or why they are unknown."""
-        key = (args.group_name, args.group_size, args.group_ranks, args.rank_start, args.rank_stride)
+        """Return the members of the event's group, or why they are unknown.
+
+        Raises
+        ------
+        InputError
+            If a layout contradicts the source.
+        RefusedError
+            If several groups of a layout fit.
+        """
+        size = args.group_size if self.laid_out is None else self.laid_out.size(args)
+        key = (args.group_name, size, args.group_ranks, args.rank_start, args.rank_stride)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = self._resolve(args)
+            found = self._found[key] = self._resolve(args) if self.laid_out is None else self._with_layout(args, self.laid_out)
         return found
+
+    def _with_layout(self, args: CommArgs, laid_out: LaidOut) -> Members | str:
+        found = self._resolve(args)
+        assumed = isinstance(found, Members) and found is self.unnamed
+        world = laid_out.groups.world
+        if isinstance(found, Members) and not (assumed and world is not None and len(world) != len(found.in_order)):
+            laid_out.check(args, found)
+            return found
+        other = laid_out.members(args)
+        if isinstance(other, Members):
+            return self._checked(other, args.group_size, args.group_ranks)
+        return found if isinstance(found, str) and found != "members unknown" else other
 
     def _resolve(self, args: CommArgs) -> Members | str:
         size, shown = args.group_size, args.group_ranks

@@ -1,14 +1,17 @@
 """Who is in a communicator of an nsys report: from the calls that made it, whose payloads have its size and each process's rank.
 
 Global ranks are the ranks in the largest communicator, where it has every process of the reports; the members of others follow where all
-their processes are seen.
+their processes are seen. A layout says more (`membership`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from commcanary_lab.importers.membership import Communicator, resolve
+from commcanary_lab.importers.membership_names import group_of_id
 from commcanary_lab.importers.nsys_payload import Payload
+from commcanary_lab.layout import Layout
 
 __all__ = ["Comms"]
 
@@ -23,6 +26,15 @@ class Comms:
     ----------
     payloads : iterable of (int, int, Payload)
         Number of the report, process, and payload of every range that has one.
+    layout : Layout, optional
+        The groups of the job.
+
+    Raises
+    ------
+    RefusedError
+        If more than one assignment of communicators to the groups of a layout fits; lists them.
+    InputError
+        If none fits.
 
     Attributes
     ----------
@@ -37,7 +49,7 @@ class Comms:
     (1, ((0, 1), 1))
     """
 
-    def __init__(self, payloads: Iterable[tuple[int, int, Payload]]) -> None:
+    def __init__(self, payloads: Iterable[tuple[int, int, Payload]], layout: Layout | None = None) -> None:
         self.warnings: list[str] = []
         self._ranks: dict[int, dict[tuple[int, int], int]] = {}
         self._sizes: dict[int, int] = {}
@@ -49,7 +61,9 @@ class Comms:
             processes.add((report, process))
             if p.ranks is not None and p.rank is not None:
                 self._add((report, process), p.comm, p.ranks, p.rank)
-        self._global = self._world(processes)
+        self._layout = layout
+        self._laid_out: dict[int, tuple[int, ...]] = {}
+        self._global = self._world(processes) if layout is None else self._from_layout(layout)
 
     def _add(self, process: tuple[int, int], comm: int, size: int, rank: int) -> None:
         ranks = self._ranks.setdefault(comm, {})
@@ -63,6 +77,17 @@ class Comms:
             self._broken.add(comm)
             return
         ranks[process] = rank
+
+    def _from_layout(self, layout: Layout) -> dict[tuple[int, int], int]:
+        """Global rank of each process, from the groups of a layout."""
+        usable = [c for c in sorted(self._sizes) if c not in self._broken]
+        slots = list(dict.fromkeys(p for c in usable for p in self._ranks[c]))
+        number = {slot: i for i, slot in enumerate(slots)}
+        seen = {c: tuple(sorted((rank, number[p]) for p, rank in self._ranks[c].items())) for c in usable}
+        asked = [Communicator(f"{c:#x}", None, self._sizes[c], 0, seen[c]) for c in usable]
+        found = resolve(asked, [f"process {process} of report {report}" for report, process in slots], layout=layout)
+        self._laid_out = dict(zip(usable, found.members, strict=True))
+        return {p: self._laid_out[c][r] for c in usable for p, r in self._ranks[c].items()}
 
     def _world(self, processes: set[tuple[int, int]]) -> dict[tuple[int, int], int]:
         """Global rank of each process; empty where no communicator has them all, or two of them number them differently."""
@@ -85,11 +110,17 @@ class Comms:
 
     def members(self, report: int, process: int, comm: int | None) -> tuple[tuple[int, ...], int] | str:
         """Return the global ranks of a communicator in its own order, and that of the process; or why they are unknown."""
+        own = self._global.get((report, process))
+        if self._layout is not None and comm is not None and own is not None and comm not in self._sizes:
+            named = group_of_id(self._layout, f"{comm:#x}", 0)  # made before the capture began, but listed by its id
+            if named is not None and own in named.members:
+                return named.members, own
         if comm is None or comm not in self._sizes:
             return UNSEEN.format(comm=comm or 0)
         if comm in self._broken:
             return f"members unknown: the processes contradict each other about communicator {comm:#x}"
-        own = self._global.get((report, process))
+        if comm in self._laid_out and own is not None:
+            return self._laid_out[comm], own
         if own is None:
             return "members unknown: no communicator numbers all the processes"
         size, ranks = self._sizes[comm], self._ranks[comm]

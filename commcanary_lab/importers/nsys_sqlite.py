@@ -19,6 +19,7 @@ from commcanary_lab.importers.nsys_db import MAGIC, Database, database
 from commcanary_lab.importers.nsys_link import GROUP_END, GROUP_START, Kernel, Range, Timing, link
 from commcanary_lab.importers.nsys_payload import Payload, Schemas
 from commcanary_lab.importers.rank_rows import RankRows, level_durations
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
 from commcanary_lab.trace.model import ImportCoverage, Trace, UnsizedRow
@@ -105,13 +106,15 @@ def summary(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Summar
     )
 
 
-def read(paths: Sequence[str | os.PathLike[str]], *, limits: Limits = DEFAULT) -> Trace:
+def read(paths: Sequence[str | os.PathLike[str]], *, layout: Layout | None = None, limits: Limits = DEFAULT) -> Trace:
     """Read the exported reports of a job.
 
     Parameters
     ----------
     paths : sequence of path-like
         The files; one holds all the processes that nsys watched.
+    layout : Layout, optional
+        The groups of the job, where no communicator of the reports has all processes.
     limits : Limits
         Resource limits.
 
@@ -126,13 +129,18 @@ def read(paths: Sequence[str | os.PathLike[str]], *, limits: Limits = DEFAULT) -
         If a file is no export of nsys, or is damaged.
     MergeError
         If the files contradict each other.
+    RefusedError
+        If more than one assignment of communicators to the groups of a layout fits; lists them.
+    InputError
+        If none fits.
     """
     if not paths:
         raise UsageError("no file to read", remedy="give at least one report")
     limits.check_files(len(paths), str(paths[0]))
     reports = [_load(path, limits) for path in paths]
     limits.check_events(sum(len(r.ranges) + len(r.kernels) for r in reports), "the files together")
-    comms = Comms([(f, r.process, r.payload) for f, report in enumerate(reports) for r in report.ranges if r.payload is not None])
+    payloads = [(f, r.process, r.payload) for f, report in enumerate(reports) for r in report.ranges if r.payload is not None]
+    comms = Comms(payloads, layout)
     rows: dict[int | None, RankRows] = {}
     for f, report in enumerate(reports):
         _convert(f, report, comms, rows)

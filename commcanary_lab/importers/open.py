@@ -49,7 +49,8 @@ def open_trace(
     align_ends : bool
         Estimate these offsets from matched collective ends; recorded in the notes.
     layout : Layout, optional
-        Which global ranks form which communicator, for formats that do not say it themselves; the others do not look at it.
+        Which global ranks form which communicator, where a source does not say it; refused where the source says something else. Formats
+        that always say it do not look at it.
     round_ns : bool
         JSON traces: accept times that are not whole nanoseconds; the largest change is recorded in the notes.
     check : bool

@@ -17,8 +17,10 @@ from commcanary_lab.importers.comm_events import UNREADABLE, Refusal, Timed, bas
 from commcanary_lab.importers.json_source import read_json, shown
 from commcanary_lab.importers.kineto_args import CommArgs, IntList
 from commcanary_lab.importers.kineto_group import GroupDirectory, Members
+from commcanary_lab.importers.layout_members import LaidOut, LayoutGroups
 from commcanary_lab.importers.rank_files import Claim, rank_in_name, ranks_of
 from commcanary_lab.importers.rank_rows import RankRows
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
 from commcanary_lab.trace.model import Trace
@@ -54,7 +56,13 @@ def recognise(head: bytes) -> bool:
     return _START.match(head) is not None and _COMMS.search(head) is not None and _SIZES.search(head) is not None
 
 
-def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None, limits: Limits = DEFAULT) -> Trace:
+def read(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    layout: Layout | None = None,
+    limits: Limits = DEFAULT,
+) -> Trace:
     """Read the traces of a job, one file per rank, and merge them.
 
     Parameters
@@ -63,6 +71,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         The files, any order; the rank is in the name (``3.json``, ``rank3.json``).
     ranks : mapping of str to int, optional
         Rank of each file whose name does not say it, by its path as given or its file name.
+    layout : Layout, optional
+        Members of groups that the traces do not say; entries without a group are over all ranks only where their number is the layout's.
     limits : Limits
         Resource limits.
 
@@ -76,6 +86,10 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         If a file is no such trace, or one of several has no rank.
     MergeError
         If the files contradict each other.
+    InputError
+        If the layout contradicts what a trace says.
+    RefusedError
+        If several groups of the layout fit one of the trace.
     """
     if not paths:
         raise UsageError("no file to read", remedy="give at least one trace")
@@ -93,8 +107,10 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         )
     else:
         numbers, warnings = ranks_of(claims, ranks)
+    laid = None if layout is None else LayoutGroups(layout)
     captures = [
-        _capture(path, entries, rank, problems, limits) for path, (entries, problems), rank in zip(paths, documents, numbers, strict=True)
+        _capture(path, entries, rank, problems, laid, limits)
+        for path, (entries, problems), rank in zip(paths, documents, numbers, strict=True)
     ]
     trace = merge_captures(captures, source_format=FORMAT)
     trace = trace if trace.start_ns.none_known else trace.with_notes(REPLAY_TIMES)
@@ -112,11 +128,13 @@ def _fitting(entries: list[Any]) -> list[int] | None:
     return None if fitting is None else sorted(fitting)
 
 
-def _capture(path: str | os.PathLike[str], entries: list[Any], rank: int, problems: list[str], limits: Limits) -> RankCapture:
+def _capture(
+    path: str | os.PathLike[str], entries: list[Any], rank: int, problems: list[str], laid: LayoutGroups | None, limits: Limits
+) -> RankCapture:
     name = os.path.basename(str(path))
     if entries and not any(isinstance(e, dict) and "comms" in e for e in entries):
         raise FormatError("no entry has comms", file=str(path), remedy=f"give {WHAT}")
-    groups = _Groups(entries, rank, name)
+    groups = _Groups(entries, rank, name, None if laid is None else LaidOut(laid, rank, str(path)))
     limits.check_groups(groups.count, str(path))
     rows = RankRows(rank, name)
     times = _use_times(entries)
@@ -203,20 +221,22 @@ def _wrong_splits(args: CommArgs, k: int) -> str | None:
 class _Groups:
     """Members of groups: from the ``init`` entries, and all ranks of ``world_size`` where an operation names no group."""
 
-    def __init__(self, entries: list[Any], rank: int, name: str) -> None:
+    def __init__(self, entries: list[Any], rank: int, name: str, laid_out: LaidOut | None) -> None:
         table: list[object] = []
         for entry in entries:
             if isinstance(entry, dict) and entry.get("comms") == "init":
                 ranks = entry.get("global_ranks")
                 table.append({"pg_name": entry.get("pg_id", "0"), "ranks": ranks})
         self.count = len(table)
-        self._table, self._rank = {"pg_config": table}, rank
+        self._table, self._rank, self._laid_out = {"pg_config": table}, rank, laid_out
         self._by_size: dict[int | None, GroupDirectory] = {}
         own = self.of(None)
         self.warnings = [f"{name}: {w}" for w in own.warnings]
         sizes = [e.get("world_size") for e in entries if isinstance(e, dict) and e.get("pg_id") is None]
         whole = {s for s in sizes if type(s) is int and s > rank}
         self.world = whole.pop() if len(whole) == 1 and not table else None
+        if laid_out is not None and laid_out.groups.world is not None:
+            self.world = len(laid_out.groups.world)
 
     def of(self, args: CommArgs | None) -> GroupDirectory:
         """The directory to ask for an operation's members."""
@@ -224,7 +244,9 @@ class _Groups:
         if size not in self._by_size:
             usable = size is not None and 0 < size <= 1 << 24
             whole = Members(tuple(range(size)), "world_size (the default group)") if usable and size is not None else None
-            self._by_size[size] = GroupDirectory(self._table, self._rank, None, config_name="init entries", unnamed=whole)
+            self._by_size[size] = GroupDirectory(
+                self._table, self._rank, None, config_name="init entries", unnamed=whole, laid_out=self._laid_out
+            )
         return self._by_size[size]
 
 

@@ -20,9 +20,11 @@ from commcanary_lab.importers.comm_events import base_name, implied_size
 from commcanary_lab.importers.json_source import read_json, shown
 from commcanary_lab.importers.kineto_args import CommArgs, Unreadable
 from commcanary_lab.importers.kineto_group import GroupDirectory, Members
+from commcanary_lab.importers.layout_members import LaidOut, LayoutGroups
 from commcanary_lab.importers.pytorch_et_nodes import COMMS, GROUPS, Call, Node, call_of, parent_of
 from commcanary_lab.importers.rank_files import Claim, rank_in_name, ranks_of
 from commcanary_lab.importers.rank_rows import RankRows
+from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
 from commcanary_lab.trace.model import Trace
@@ -75,7 +77,13 @@ def recognise(head: bytes) -> bool:
     return head.startswith(b"{") and _SCHEMA.search(head) is not None and _NODES.search(head) is not None and _NODE.search(head) is not None
 
 
-def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | None = None, limits: Limits = DEFAULT) -> Trace:
+def read(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    layout: Layout | None = None,
+    limits: Limits = DEFAULT,
+) -> Trace:
     """Read the execution traces of a job, one file per rank, and merge them.
 
     Parameters
@@ -84,6 +92,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         The files, any order.
     ranks : mapping of str to int, optional
         Rank of each file that does not say its own, by its path as given or its file name.
+    layout : Layout, optional
+        Members of groups that the traces do not say.
     limits : Limits
         Resource limits.
 
@@ -98,6 +108,10 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
         If a file is no execution trace, or one of several does not say its rank.
     MergeError
         If the files contradict each other.
+    InputError
+        If the layout contradicts what a trace says.
+    RefusedError
+        If several groups of the layout fit one of the trace.
     """
     if not paths:
         raise UsageError("no file to read", remedy="give at least one trace")
@@ -107,7 +121,8 @@ def read(paths: Sequence[str | os.PathLike[str]], *, ranks: Mapping[str, int] | 
     why = "the file does not say which rank wrote it"
     claims = [Claim(path, _stated_rank(f), rank_in_name(path), why) for path, f in zip(paths, files, strict=True)]
     numbers, warnings = ranks_of(claims, ranks)
-    captures = [_capture(f, rank, limits) for f, rank in zip(files, numbers, strict=True)]
+    laid = None if layout is None else LayoutGroups(layout)
+    captures = [_capture(f, rank, laid, limits) for f, rank in zip(files, numbers, strict=True)]
     trace = merge_captures(captures, source_format=FORMAT).with_notes(ORDER_ONLY)
     return replace(trace, warnings=(*warnings, *trace.warnings))
 
@@ -238,7 +253,9 @@ def _stated_rank(f: _RankFile) -> int | None:
         if not isinstance(args, CommArgs) or own is None:
             continue
         members = directory.stated(args.group_name)
-        if members is None and args.rank_start is not None and args.rank_stride is not None:
+        strided = args.rank_start is not None and args.rank_stride is not None and (args.rank_stride >= 1 or own == 0)
+        if members is None and strided:
+            assert args.rank_start is not None and args.rank_stride is not None
             found[args.rank_start + args.rank_stride * own] += 1
         elif members is None and args.group_name is None and unnamed is not None:
             members = unnamed.in_order
@@ -250,18 +267,25 @@ def _stated_rank(f: _RankFile) -> int | None:
 # -- records ----------------------------------------------------------------------------------------------------------
 
 
-def _capture(f: _RankFile, rank: int, limits: Limits) -> RankCapture:
+def _capture(f: _RankFile, rank: int, laid: LayoutGroups | None, limits: Limits) -> RankCapture:
     world = _world_size(f)
     if world is not None and rank >= world:
         f.warnings.append(f"{f.name}: rank {rank} is outside the world of {world}; the world size is not used")
         world = None
     limits.check_groups(len(f.config), f.path)
-    groups = GroupDirectory({"pg_config": f.config}, rank, world, config_name=GROUPS, unnamed=_unnamed(f))
+    if laid is not None:
+        laid.check_world(world, f.path)
+    laid_out = None if laid is None else LaidOut(laid, rank, f.path)
+    groups = GroupDirectory({"pg_config": f.config}, rank, world, config_name=GROUPS, unnamed=_unnamed(f), laid_out=laid_out)
     names = _names_of_backends(f)
     rows = RankRows(rank, f.name)
     rows.skip("wait or set-up record: no communication of its own", f.waits)
     rows.skip("implements the collective around it", f.inner)
     for call in (_named(c, names) for c in f.calls):
+        if laid_out is not None and isinstance(call.args, CommArgs) and call.group_rank is not None:
+            members = groups.members(call.args)
+            if isinstance(members, Members):
+                laid_out.check_position(call.args, call.group_rank, members)
         rows.add(call.name, _with_peer(call, groups), groups, f"node {shown(call.node)}", group_root=call.group_root)
     notes = () if f.calls else ("no collective in the trace",)
     warnings = [*f.warnings, *(f"{f.name}: {w}" for w in groups.warnings)]

@@ -155,8 +155,10 @@ def load(path: str | os.PathLike[str], limits: Limits) -> Shard:
     if torn:
         warnings.append(f"{os.path.basename(file)}: the last line is cut short and was left out")
     if body.end is None:
-        warnings.append(f"{os.path.basename(file)}: rank {header.rank} did not close its shard: "
-                        "the process ended early, its last operations may be missing")
+        warnings.append(
+            f"{os.path.basename(file)}: rank {header.rank} did not close its shard: "
+            "the process ended early, its last operations may be missing"
+        )
     return Shard(file, header, body.groups, body.operations(), body.end, tuple(warnings))
 
 
@@ -175,8 +177,9 @@ class _Body:
         """Take one decoded line."""
         if isinstance(line, Op):
             if line.n in self.done:
-                raise FormatError(f"operation {line.n} occurs twice", file=self.file, line=number,
-                                  remedy="the shard was edited or joined; record again")
+                raise FormatError(
+                    f"operation {line.n} occurs twice", file=self.file, line=number, remedy="the shard was edited or joined; record again"
+                )
             self.done[line.n] = line
         elif isinstance(line, Pending):
             self.pending[line.n] = line
@@ -184,8 +187,12 @@ class _Body:
             self.groups[line.id] = _checked(line, self.header, self.file, number)
         elif isinstance(line, End):
             if line.operations != len(self.done):
-                raise FormatError(f"the last line counts {line.operations} operations, the file holds {len(self.done)}", file=self.file,
-                                  line=number, remedy="lines were lost or added; record again")
+                raise FormatError(
+                    f"the last line counts {line.operations} operations, the file holds {len(self.done)}",
+                    file=self.file,
+                    line=number,
+                    remedy="lines were lost or added; record again",
+                )
             self.end = line
         else:
             raise FormatError("a second header", file=self.file, line=number, remedy="one file holds one shard; split it")
@@ -196,8 +203,11 @@ class _Body:
         ops = sorted([*self.done.values(), *left], key=lambda row: row.n)
         for row in ops:
             if row.group not in self.groups:
-                raise FormatError(f"operation {row.n} names group {row.group}, which no line describes", file=self.file,
-                                  remedy="the shard is incomplete; record again")
+                raise FormatError(
+                    f"operation {row.n} names group {row.group}, which no line describes",
+                    file=self.file,
+                    remedy="the shard is incomplete; record again",
+                )
         return ops
 
 
@@ -205,8 +215,9 @@ def _header(text: bytes, file: str, complete: bool) -> Header:
     if not recognise(text):
         raise FormatError(f"the first line is not a header of {FORMAT}", file=file, line=1, remedy="name a file that the recorder wrote")
     if not complete:
-        raise FormatError("the header is cut short: the process was killed while it started", file=file, line=1,
-                          remedy="leave this file out")
+        raise FormatError(
+            "the header is cut short: the process was killed while it started", file=file, line=1, remedy="leave this file out"
+        )
     line = _decode(text, file, 1)
     if not isinstance(line, Header) or line.format != FORMAT:
         raise FormatError(f"the first line is not a header of {FORMAT}", file=file, line=1, remedy="name a file that the recorder wrote")
@@ -224,9 +235,19 @@ def _decode(text: bytes, file: str, number: int) -> Line:
 
 def _checked(group: Group, header: Header, file: str, number: int) -> Group:
     if len(set(group.ranks)) != len(group.ranks) or header.rank not in group.ranks:
-        raise FormatError(f"group {group.name} has ranks {group.ranks}", file=file, line=number, field="ranks",
-                          remedy="ranks must be distinct and include the shard's own")
+        raise FormatError(
+            f"group {group.name} has ranks {group.ranks}",
+            file=file,
+            line=number,
+            field="ranks",
+            remedy="ranks must be distinct and include the shard's own",
+        )
     if not all(0 <= r < header.world_size for r in group.ranks):
-        raise FormatError(f"group {group.name} has a rank outside the world of {header.world_size}", file=file, line=number, field="ranks",
-                          remedy="record again")
+        raise FormatError(
+            f"group {group.name} has a rank outside the world of {header.world_size}",
+            file=file,
+            line=number,
+            field="ranks",
+            remedy="record again",
+        )
     return group

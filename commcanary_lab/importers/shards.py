@@ -50,8 +50,13 @@ def read_rank(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Rank
     return _capture(load(path, limits), {})
 
 
-def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, clock_offsets_ns: Mapping[int, int] | None = None,
-         align_ends: bool = False, limits: Limits = DEFAULT) -> Trace:
+def read(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    clock_offsets_ns: Mapping[int, int] | None = None,
+    align_ends: bool = False,
+    limits: Limits = DEFAULT,
+) -> Trace:
     """Read the shards of one job and merge them.
 
     Parameters
@@ -112,8 +117,11 @@ def _same_job(shards: list[Shard]) -> None:
     first = shards[0]
     for s in shards[1:]:
         if s.header.world_size != first.header.world_size:
-            raise MergeError(f"{first.file} is of a job of {first.header.world_size} ranks, this one of {s.header.world_size}", file=s.file,
-                             remedy="merge shards of one job only")
+            raise MergeError(
+                f"{first.file} is of a job of {first.header.world_size} ranks, this one of {s.header.world_size}",
+                file=s.file,
+                remedy="merge shards of one job only",
+            )
 
 
 # -- meaning ----------------------------------------------------------------------------------------------------------
@@ -138,16 +146,28 @@ def _capture(shard: Shard, finished: Mapping[int, frozenset[_Message]]) -> RankC
             records.append(_record(row, shard, members[row.group]))
     used = [r for r in shard.ops if isinstance(r, Op)]
     return RankCapture(
-        rank=shard.header.rank, records=records, file=shard.file, world_size=shard.header.world_size,
+        rank=shard.header.rank,
+        records=records,
+        file=shard.file,
+        world_size=shard.header.world_size,
         # on a device the clock shows when the host issued the operation, which is no arrival at the collective
         clock=shard.header.clock if all(r.device is None for r in used) else f"issue:{shard.header.clock}",
-        coverage=ImportCoverage(read=len(shard.ops), used=len(records), skipped=dict(sorted(skipped.items())), ranks=(shard.header.rank,),
-                                files=(os.path.basename(shard.file),)),
-        unsized=tuple(unsized), notes=_notes(shard, used), warnings=(*shard.warnings, *_outside(shard)))
+        coverage=ImportCoverage(
+            read=len(shard.ops),
+            used=len(records),
+            skipped=dict(sorted(skipped.items())),
+            ranks=(shard.header.rank,),
+            files=(os.path.basename(shard.file),),
+        ),
+        unsized=tuple(unsized),
+        notes=_notes(shard, used),
+        warnings=(*shard.warnings, *_outside(shard)),
+    )
 
 
-def _message(row: Op | Pending, shard: Shard, members: Mapping[int, tuple[int, ...]],
-             numbers: Counter[tuple[object, ...]]) -> _Message | None:
+def _message(
+    row: Op | Pending, shard: Shard, members: Mapping[int, tuple[int, ...]], numbers: Counter[tuple[object, ...]]
+) -> _Message | None:
     """Identify a message by its number in its direction, which both ends count alike."""
     if row.sender is None or row.receiver is None:
         return None
@@ -197,12 +217,24 @@ def _record(row: Op, shard: Shard, members: tuple[int, ...]) -> Record:
     assert row.finish_ns is not None
     reduction = canonical_reduction(row.reduction.replace("_", "")) if row.reduction is not None and op in REDUCTION_OPS else None
     record = Record(
-        rank=shard.header.rank, op=op, size_bytes=row.size_bytes, members=members, group=group.name,
-        custom_op=op not in OPS and op != ALL_TO_ALL_V, dtype=None if row.dtype is None else canonical_dtype(row.dtype),
-        reduction=reduction, phase=row.phase, root=row.root, sender=row.sender, receiver=row.receiver,
-        tag=str(row.tag) if row.tag and group.backend != "nccl" else None, sequence=None if is_message else row.seq,
-        start_ns=row.arrival_ns, duration_ns=row.finish_ns - row.arrival_ns if on_host else None,
-        overlap_ns=_overlap_ns(row) if on_host else None)
+        rank=shard.header.rank,
+        op=op,
+        size_bytes=row.size_bytes,
+        members=members,
+        group=group.name,
+        custom_op=op not in OPS and op != ALL_TO_ALL_V,
+        dtype=None if row.dtype is None else canonical_dtype(row.dtype),
+        reduction=reduction,
+        phase=row.phase,
+        root=row.root,
+        sender=row.sender,
+        receiver=row.receiver,
+        tag=str(row.tag) if row.tag and group.backend != "nccl" else None,
+        sequence=None if is_message else row.seq,
+        start_ns=row.arrival_ns,
+        duration_ns=row.finish_ns - row.arrival_ns if on_host else None,
+        overlap_ns=_overlap_ns(row) if on_host else None,
+    )
     if row.op != ALL_TO_ALL_V:
         return record
     order = sorted(range(len(group.ranks)), key=group.ranks.__getitem__)
@@ -212,8 +244,12 @@ def _record(row: Op, shard: Shard, members: tuple[int, ...]) -> Record:
 
 def _in_order(splits: list[int] | None, order: list[int], shard: Shard, row: Op) -> tuple[int, ...]:
     if splits is None or len(splits) != len(order):
-        raise FormatError(f"operation {row.n} has {len(splits or ())} splits in a group of {len(order)}",
-                          file=shard.file, field="splits", remedy="record again")
+        raise FormatError(
+            f"operation {row.n} has {len(splits or ())} splits in a group of {len(order)}",
+            file=shard.file,
+            field="splits",
+            remedy="record again",
+        )
     return tuple(splits[i] for i in order)
 
 
@@ -260,6 +296,9 @@ def _outside(shard: Shard) -> list[str]:
     if shard.end is None:
         return []
     name = os.path.basename(shard.file)
-    out = [f"{name}: {n} collectives of group {group} ran outside the recorder (issued in C++, such as gradient buckets or functional "
-           "collectives) and are missing here" for group, n in sorted(shard.end.outside.items())]
+    out = [
+        f"{name}: {n} collectives of group {group} ran outside the recorder (issued in C++, such as gradient buckets or functional "
+        "collectives) and are missing here"
+        for group, n in sorted(shard.end.outside.items())
+    ]
     return out + [f"{name}: {n} x {what}" for what, n in sorted(shard.end.problems.items())]
