@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
-import threading
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 from commcanary_lab.capture.activate import HOST_VARIABLE, environment
+from commcanary_lab.capture.processes import end_all, how_ended, new_mark, terminable
 from commcanary_lab.errors import LabError, LaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -25,12 +22,6 @@ __all__ = ["LaunchResult", "launch"]
 
 #: Where the output of a command goes, as in `subprocess.Popen`.
 Output: TypeAlias = int | IO[str] | IO[bytes] | None
-
-#: Marks every process of one launch, so that none is left behind, whatever sessions it made for itself.
-_MARK = "COMMCANARY_LAB_LAUNCH_ID"
-
-#: How long processes may take to end after they were asked to.
-_GRACE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -89,18 +80,18 @@ def launch(cmd: Sequence[str], out: str | os.PathLike[str], timeout: float | Non
     directory = Path(os.path.abspath(out))
     _check(cmd, directory)
     variables = environment(directory, env)
-    variables[_MARK] = mark = uuid.uuid4().hex
+    mark = new_mark(variables)
     if host is not None:
         variables[HOST_VARIABLE] = host
     start = time.monotonic()
-    with _terminable():
+    with terminable():
         status = _run(cmd, variables, mark, timeout, stdout, stderr)
     seconds = time.monotonic() - start
     shards = tuple(sorted(directory.glob("rank-*.jsonl"), key=lambda p: int(p.stem.removeprefix("rank-"))))
     if status is None:
         raise LaunchError(f"{cmd[0]} was ended after {timeout:g} s", remedy=_kept(shards, directory))
     if status != 0:
-        raise LaunchError(f"{cmd[0]} {_how(status)}", remedy=_kept(shards, directory))
+        raise LaunchError(f"{cmd[0]} {how_ended(status)}", remedy=_kept(shards, directory))
     if not shards:
         raise LaunchError(f"{cmd[0]} succeeded and no process recorded anything",
                           remedy="check that its Python has commcanary-lab, runs without -I, -E and -S, and initialises torch.distributed; "
@@ -139,80 +130,8 @@ def _run(cmd: Sequence[str], env: dict[str, str], mark: str, timeout: float | No
         status = None
     finally:
         if not done:
-            _end_all(process, mark)
+            end_all([process], mark)
     return status
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """While the command runs, make the default SIGTERM an exception, so that a cancelled launcher ends its processes too."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if ours:
-        signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _end_all(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Ask all processes of the launch to end, then kill what is left.
-
-    A launcher such as torchrun puts its workers in sessions of their own, so the process group alone is not enough: the
-    mark in their environment finds them.
-    """
-    for sign, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
-        _signal_group(process.pid, sign)
-        for pid in _marked(mark):
-            _signal(pid, sign)
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            process.poll()  # reaps it
-            if process.returncode is not None and not _marked(mark):
-                return
-            time.sleep(0.02)
-
-
-def _signal_group(group: int, sign: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, sign)
-
-
-def _signal(pid: int, sign: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, sign)
-
-
-def _marked(mark: str) -> list[int]:
-    """Living processes that carry the mark in their environment. Linux only; elsewhere the process group has to do."""
-    wanted = f"{_MARK}={mark}".encode()
-    out: list[int] = []
-    try:
-        entries = [e for e in os.listdir("/proc") if e.isdigit()]
-    except OSError:
-        return out
-    for entry in entries:
-        try:
-            with open(f"/proc/{entry}/environ", "rb") as f:
-                if wanted in f.read().split(b"\0"):
-                    out.append(int(entry))
-        except OSError:  # gone, or another user's
-            continue
-    return out
-
-
-def _how(status: int) -> str:
-    if status >= 0:
-        return f"failed with exit status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by signal {-status}"
 
 
 def _kept(shards: Sequence[Path], directory: Path) -> str:
