@@ -13,7 +13,7 @@ from commcanary_lab.inspect.html import table_html
 from commcanary_lab.layout import Layout
 from commcanary_lab.trace import ProcessGroup, Trace
 from commcanary_lab.trace.ops import ALL_TO_ALL_V
-from commcanary_lab.traffic.attribution import BoolArray, FloatArray
+from commcanary_lab.traffic.attribution import BoolArray, FloatArray, IntArray
 from commcanary_lab.traffic.build import build_matrix
 from commcanary_lab.traffic.crossing import Crossing
 from commcanary_lab.traffic.fabric import fabric
@@ -181,11 +181,13 @@ def diagnose(
     judged = fabric(m, gpus_per_node=gpus_per_node, spine=spine, pxn=pxn, layout=layout, placement=placement)
     place = placement or Placement.of(gpus_per_node, layout) or m.placement
     assert place is not None
-    groups = sorted(_groups(m, place, pxn), key=lambda g: (-g.imbalance, g.name))
-    return Diagnosis(tuple(groups), judged, max_imbalance, _notes(m, groups))
+    found = list(_groups(m, place, pxn))
+    groups = sorted((g for g in found if g is not None), key=lambda g: (-g.imbalance, g.name))
+    return Diagnosis(tuple(groups), judged, max_imbalance, _notes(m, groups, found.count(None)))
 
 
-def _groups(m: TrafficMatrix, place: Placement, pxn: bool) -> Iterable[GroupDiagnosis]:
+def _groups(m: TrafficMatrix, place: Placement, pxn: bool) -> Iterable[GroupDiagnosis | None]:
+    """Groups that exchange; None for one of which no member's sends are known."""
     by_group: dict[ProcessGroup, tuple[list[int], list[int]]] = {}
     for i, p in enumerate(m.parts):
         if p.group.size > 2 and (p.op in _EXCHANGES or p.op in _MESSAGES):
@@ -203,12 +205,15 @@ def _covers(m: TrafficMatrix, group: ProcessGroup) -> bool:
     return len(m.cells) >= EXCHANGE_SHARE * pairs
 
 
-def _one(m: TrafficMatrix, name: str, group: ProcessGroup, place: Placement, pxn: bool) -> GroupDiagnosis:
+def _one(m: TrafficMatrix, name: str, group: ProcessGroup, place: Placement, pxn: bool) -> GroupDiagnosis | None:
     members = np.array(group.members, np.int64)
-    cells = m.cells.where(_known_rows(m, group))
+    known = _known(m, members)
+    if not known.any():
+        return None
+    # what a reporting rank received from others says nothing about their other sends
+    cells = m.cells.where(np.isin(m.cells.src, members[known]))
     columns: FloatArray = np.zeros(len(members))
     np.add.at(columns, np.searchsorted(members, cells.dst), cells.size_bytes)
-    known = np.ones(len(members), np.bool_) if _all_report(m, group) else np.isin(members, cells.src)
     # a member does not send to itself: where few senders are known, their own columns lack one of them
     possible = int(known.sum()) - known
     level = columns / np.maximum(possible, 1)
@@ -219,7 +224,7 @@ def _one(m: TrafficMatrix, name: str, group: ProcessGroup, place: Placement, pxn
         name,
         group,
         m.sum_bytes,
-        float(level[hottest] / mean),
+        float(level[hottest] / mean) if mean else 1.0,
         int(members[hottest]),
         int(known.sum()),
         crossing.inter_node_bytes,
@@ -227,22 +232,21 @@ def _one(m: TrafficMatrix, name: str, group: ProcessGroup, place: Placement, pxn
     )
 
 
-def _all_report(m: TrafficMatrix, group: ProcessGroup) -> bool:
-    """Whether every member reported every exchange, so that a cell that is not there is 0 and not unknown."""
-    return all(p.op in _EXCHANGES and p.records == p.events * group.size for p in m.parts)
+def _known(m: TrafficMatrix, members: IntArray) -> BoolArray:
+    """Members whose whole row is known: they report everything, or all others do and say what they received."""
+    known = np.ones(len(members), np.bool_)
+    for part in m.parts:
+        if part.reporters is not None:
+            own = np.isin(members, part.reporters)
+            known &= own | (int(own.sum()) == len(members) - 1)
+    return known
 
 
-def _known_rows(m: TrafficMatrix, group: ProcessGroup) -> BoolArray:
-    """Cells of senders whose whole row is known: what a reporting rank received from others says nothing about their other sends."""
-    if _all_report(m, group):
-        return np.ones(len(m.cells), np.bool_)
-    _, row, counts = np.unique(m.cells.src, return_inverse=True, return_counts=True)
-    return (2 * counts > counts.max())[row]
-
-
-def _notes(m: TrafficMatrix, groups: list[GroupDiagnosis]) -> tuple[str, ...]:
+def _notes(m: TrafficMatrix, groups: list[GroupDiagnosis], blank: int) -> tuple[str, ...]:
     out = []
-    if not groups:
+    if blank:
+        out.append(f"{blank} group{'s' if blank > 1 else ''} not judged: no rank reports nearly all of the exchanges")
+    elif not groups:
         out.append("no group exchanges tokens (all-to-all, or messages between most of its pairs): there is no routing to judge")
     blind = [g for g in groups if g.senders < g.group.size]
     if blind:

@@ -31,6 +31,8 @@ class Part:
         Bytes that were sent and whose destination is unknown.
     unattributed_received_bytes : int
         Bytes that were received and whose source is unknown; the same bytes may be unattributed on the sender's side.
+    reporters : tuple of int or None
+        Ranks whose own source tells (nearly) everything that they send in it, ascending; None for every member.
     """
 
     op: str
@@ -41,6 +43,7 @@ class Part:
     payload_bytes: int
     unattributed_bytes: int = 0
     unattributed_received_bytes: int = 0
+    reporters: tuple[int, ...] | None = None
 
 
 def part_keys(parts: Sequence[Part], what: str) -> list[str]:
@@ -83,7 +86,11 @@ def group_names(groups: Iterable[ProcessGroup]) -> dict[ProcessGroup, str]:
 
 
 def joined(a: Part, b: Part) -> Part:
-    """Return the sum of the figures of two parts of the same operation, group and phase."""
+    """Return the sum of the figures of two parts of the same operation, group and phase.
+
+    Each may be the source of other ranks: what either knows is known.
+    """
+    both = None if a.reporters is None or b.reporters is None else tuple(sorted({*a.reporters, *b.reporters}))
     return replace(
         a,
         events=a.events + b.events,
@@ -91,4 +98,5 @@ def joined(a: Part, b: Part) -> Part:
         payload_bytes=a.payload_bytes + b.payload_bytes,
         unattributed_bytes=a.unattributed_bytes + b.unattributed_bytes,
         unattributed_received_bytes=a.unattributed_received_bytes + b.unattributed_received_bytes,
+        reporters=None if both == a.group.members else both,
     )
