@@ -23,6 +23,7 @@ from commcanary_lab.importers.inspector_loss import dropped_of, is_sample, losse
 from commcanary_lab.importers.inspector_table import Table, communicators_of
 from commcanary_lab.importers.inspector_values import WRAPPED, Values, values_of
 from commcanary_lab.importers.membership import Communicator, Membership, resolve
+from commcanary_lab.importers.rank_files import asked_rank
 from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge_columns import Origin, merge_columns
@@ -135,14 +136,12 @@ def _ranks_of_processes(table: Table, ranks: Mapping[str, int]) -> dict[int, int
     """Global rank of the process of each file that is given one."""
     out: dict[int, int] = {}
     for number, part in enumerate(table.parts):
-        rank = ranks.get(part.file, ranks.get(Path(part.file).name))
+        rank = asked_rank(part.file, ranks)
         if rank is None:
             continue
         own = np.unique(table.columns["process"][table.file == number]).tolist()
         if len(own) != 1:
             raise UsageError(f"holds {len(own)} processes, not one rank", file=part.file, remedy="give a layout instead of ranks")
-        if rank < 0:
-            raise UsageError(f"rank {rank} is negative", file=part.file)
         out[own[0]] = rank
     return out
 

@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from commcanary_lab.errors import FormatError, Problem, UsageError
 from commcanary_lab.importers.kineto_args import Unreadable
@@ -25,6 +24,7 @@ from commcanary_lab.importers.kineto_read import Document, read_document
 from commcanary_lab.importers.kineto_scan import Scan, compute_intervals, launches, scan
 from commcanary_lab.importers.kineto_time import TimeReader
 from commcanary_lab.importers.layout_members import LaidOut, LayoutGroups
+from commcanary_lab.importers.rank_files import asked_rank
 from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
@@ -152,11 +152,10 @@ def read(
         raise UsageError("no file to read", remedy="give at least one trace")
     limits.check_files(len(paths), str(paths[0]))
     laid = _laid(layout)
-    given = dict(ranks or {})
     captures = []
     for path in paths:
         document = read_document(path, limits=limits)
-        rank = given.get(str(path), given.get(Path(path).name))
+        rank = asked_rank(path, ranks)
         if rank is None and len(paths) == 1 and _stated_rank(document) is None:
             captures.append(_taken_as_rank_0(document, laid, limits))
         else:

@@ -19,6 +19,7 @@ from commcanary_lab.importers.mpi_comms import memberships
 from commcanary_lab.importers.mpi_lines import RankFile, parse
 from commcanary_lab.importers.mpi_messages import level, match
 from commcanary_lab.importers.mpi_records import RankReader
+from commcanary_lab.importers.rank_files import asked_rank
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.merge import merge_captures
 from commcanary_lab.trace.model import Trace
@@ -81,7 +82,7 @@ def read(
     limits.check_files(len(paths), str(paths[0]))
     files = [_load(path, limits) for path in paths]
     limits.check_events(sum(len(f.calls) for f in files), "the files together")
-    by_rank, size, warnings = _ranks(files, paths, dict(ranks or {}))
+    by_rank, size, warnings = _ranks(files, paths, ranks or {})
     limits.check_members(size * len(files), "the files together")
     groups = memberships({rank: f.calls for rank, f in by_rank.items()}, size)
     empty = _empty_peers(files)
@@ -124,10 +125,8 @@ def _ranks(
         stated.append(next(((c.rank, c.size) for c in comms if c.size == widest), None))
     size = max((s[1] for s in stated if s is not None), default=0)
     claims: list[int | None] = []
-    for f, path, s in zip(files, paths, stated, strict=True):
-        asked = given.get(str(path), given.get(Path(path).name))
-        if asked is not None and asked < 0:
-            raise UsageError(f"rank {asked} is negative", file=f.file)
+    for path, s in zip(paths, stated, strict=True):
+        asked = asked_rank(path, given)
         claims.append(asked if asked is not None else s[0] if s is not None and s[1] == size else None)
     warnings: list[str] = []
     if len(set(claims)) < len(claims) or None in claims:

@@ -17,9 +17,10 @@ from commcanary_lab.errors import FormatError, UsageError
 from commcanary_lab.importers._text import read_source
 from commcanary_lab.importers.nccl_log_comms import Communicators, join
 from commcanary_lab.importers.nccl_log_lines import LogReader
-from commcanary_lab.importers.nccl_log_patterns import unquoted
+from commcanary_lab.importers.nccl_log_patterns import OPERATION, TABLE_HEAD, unquoted
 from commcanary_lab.importers.nccl_log_rings import ring_orders
 from commcanary_lab.importers.nccl_log_trace import assemble
+from commcanary_lab.importers.rank_files import asked_rank
 from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.model import Trace
@@ -30,9 +31,7 @@ FORMAT = "nccl_log"
 
 #: A line of NCCL's own; JSON around it is another format, and behind a word and a blank it is prose about such logs.
 _LINE = re.compile(rb'^[^{"\n]{0,400}?\b(?<![a-z,;] )NCCL (?:INFO|WARN|TRACE|ERROR) ', re.MULTILINE)
-_OPERATION = re.compile(rb'^[^{"\n]{0,400}?\w: opCount [0-9a-fA-F]+ sendbuff ', re.MULTILINE)
-#: The head of an nccl-tests table; with operations beside it the file is a log all the same.
-_TABLE = re.compile(rb"^.{0,40}#? +size +count +(?:type|time) ", re.MULTILINE)
+_OPERATION = re.compile(rb'^[^{"\n]{0,400}?' + OPERATION, re.MULTILINE)
 
 
 def recognise(head: bytes) -> bool:
@@ -53,9 +52,10 @@ def recognise(head: bytes) -> bool:
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return False
     head = unquoted(head)
+    # with operations beside an nccl-tests table the file is a log all the same
     if _OPERATION.search(head):
         return True
-    return _LINE.search(head) is not None and _TABLE.search(head) is None
+    return _LINE.search(head) is not None and TABLE_HEAD.search(head) is None
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def read_log(
         lines.read(source.data, Path(path).name)
         limits.check_events(len(lines.rows_line), str(path))
     lines.finish()
-    given = _given(paths, dict(ranks or {}), lines)
+    given = _given(paths, ranks or {}, lines)
     return NcclLog(lines, join(lines.instances, lines.peers(), given, layout, limits), lines.names, tuple(warnings))
 
 
@@ -175,7 +175,7 @@ def _given(paths: Sequence[str | os.PathLike[str]], ranks: Mapping[str, int], li
     """Rank of each file by its number, checked."""
     given: dict[int, int] = {}
     for number, path in enumerate(paths):
-        rank = ranks.get(str(path), ranks.get(Path(path).name))
+        rank = asked_rank(path, ranks)
         if rank is None:
             continue
         slots = {i.slot for i in lines.instances if i.file == number}
@@ -185,8 +185,6 @@ def _given(paths: Sequence[str | os.PathLike[str]], ranks: Mapping[str, int], li
                 file=str(path),
                 remedy="give no rank: the set-up lines of the log say which rank each of them is",
             )
-        if rank < 0:
-            raise UsageError(f"rank {rank} is negative", file=str(path))
         if rank in given.values():
             raise UsageError(f"rank {rank} is given to two files", file=str(path), remedy="give each file its own rank")
         given[number] = rank

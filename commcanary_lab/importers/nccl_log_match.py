@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.trace.order import order_by_ranks
+from commcanary_lab.trace.numbering import number_rows, positions
+from commcanary_lab.trace.order import order_rows
 
 __all__ = ["Matched", "Rows", "match"]
 
@@ -69,43 +70,6 @@ class Matched:
     forced: int
 
 
-def codes(*columns: IntArray) -> tuple[IntArray, int]:
-    """Number the distinct combinations of columns.
-
-    Examples
-    --------
-    >>> codes(np.array([5, 5, 1]), np.array([0, 1, 0]))
-    (array([1, 2, 0]), 3)
-    """
-    n = len(columns[0])
-    if n == 0:
-        return np.zeros(0, np.int64), 0
-    order = np.lexsort(columns[::-1])
-    new = np.zeros(n, np.bool_)
-    for column in columns:
-        sorted_column = column[order]
-        new[1:] |= sorted_column[1:] != sorted_column[:-1]
-    out = np.empty(n, np.int64)
-    out[order] = np.cumsum(new)
-    return out, int(new.sum()) + 1
-
-
-def positions(code: IntArray) -> IntArray:
-    """Number the rows of each code in row order.
-
-    Examples
-    --------
-    >>> positions(np.array([7, 3, 7, 7]))
-    array([0, 0, 1, 2])
-    """
-    order = np.argsort(code, kind="stable")
-    sorted_code = code[order]
-    starts = np.searchsorted(sorted_code, sorted_code, side="left")
-    out = np.empty(len(code), np.int64)
-    out[order] = np.arange(len(code)) - starts
-    return out
-
-
 def match(rows: Rows) -> Matched:
     """Match and order the operations.
 
@@ -133,12 +97,14 @@ def match(rows: Rows) -> Matched:
     sent = np.flatnonzero(message)
     if len(sent):
         kind[sent] = 1
-        one_end, _ = codes(rows.comm[sent], rows.sender[sent], rows.receiver[sent], rows.meaning[sent], rows.sends[sent].astype(np.int64))
+        one_end, _ = number_rows(
+            rows.comm[sent], rows.sender[sent], rows.receiver[sent], rows.meaning[sent], rows.sends[sent].astype(np.int64)
+        )
         nth[sent] = positions(one_end)
-    event, count = codes(kind, rows.comm, np.where(message, rows.sender, -1), np.where(message, rows.receiver, -1), nth, rows.meaning)
+    event, count = number_rows(kind, rows.comm, np.where(message, rows.sender, -1), np.where(message, rows.receiver, -1), nth, rows.meaning)
     desync = _disagreements(rows, collective, place)
     unpaired = _unpaired(rows, sent, event)
-    new, forced = _ordered(rows.rank, event, count)
+    new, forced = order_rows(rows.rank, event, count)
     return Matched(new[event] if n else event, count, desync, unpaired, short, forced)
 
 
@@ -147,9 +113,9 @@ def _places(rows: Rows, at: IntArray) -> tuple[IntArray, IntArray]:
     if not len(at):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     comm, rank, meaning = rows.comm[at], rows.rank[at], rows.meaning[at]
-    by_order = positions(codes(comm, rank)[0])
-    again = positions(codes(comm, rank, rows.op_count[at])[0])
-    by_count, _ = codes(rows.op_count[at], again)
+    by_order = positions(number_rows(comm, rank)[0])
+    again = positions(number_rows(comm, rank, rows.op_count[at])[0])
+    by_count, _ = number_rows(rows.op_count[at], again)
     comms = int(comm.max()) + 1
     observers = np.bincount(np.unique(comm * (int(rank.max()) + 1) + rank) // (int(rank.max()) + 1), minlength=comms)
     scores = [_score(comm, place, meaning, observers, comms) for place in (by_order, by_count)]
@@ -160,10 +126,10 @@ def _places(rows: Rows, at: IntArray) -> tuple[IntArray, IntArray]:
 
 def _score(comm: IntArray, place: IntArray, meaning: IntArray, observers: IntArray, comms: int) -> tuple[IntArray, IntArray]:
     """Positions with more than one meaning, and positions that some logged rank does not show, per communicator."""
-    position, n = codes(comm, place)
+    position, n = number_rows(comm, place)
     of = np.zeros(n, np.int64)
     of[position] = comm
-    variant, m = codes(position, meaning)
+    variant, m = number_rows(position, meaning)
     first = np.zeros(m, np.int64)
     first[variant] = position
     mixed = np.bincount(first, minlength=n) > 1
@@ -174,7 +140,7 @@ def _score(comm: IntArray, place: IntArray, meaning: IntArray, observers: IntArr
 def _disagreements(rows: Rows, at: IntArray, place: IntArray) -> IntArray:
     if not len(at):
         return np.zeros((0, 2), np.int64)
-    position, n = codes(rows.comm[at], place)
+    position, n = number_rows(rows.comm[at], place)
     order = np.lexsort((np.arange(len(at)), position))
     first = np.full(n, -1, np.int64)
     first[position[order[::-1]]] = order[::-1]  # the last write is the first row
@@ -192,29 +158,7 @@ def _unpaired(rows: Rows, sent: IntArray, event: IntArray) -> int:
     if not len(sent):
         return 0
     here = np.unique(rows.rank)
-    ends, n = codes(event[sent])
+    ends, n = number_rows(event[sent])
     seen = np.bincount(ends, minlength=n)
     other = np.where(rows.sends[sent], rows.receiver[sent], rows.sender[sent])
     return int(np.count_nonzero((seen[ends] == 1) & np.isin(other, here)))
-
-
-def _ordered(rank: IntArray, event: IntArray, count: int) -> tuple[IntArray, int]:
-    """New number of each event so that every rank's order holds; see `trace.order.order_by_ranks`."""
-    if count == 0:
-        return np.zeros(0, np.int64), 0
-    position = positions(rank)
-    reached = np.zeros(count, np.int64)
-    np.maximum.at(reached, event, position)
-    by_rank = np.lexsort((position, rank))
-    _, first = np.unique(event[by_rank], return_index=True)
-    order = np.lexsort((first, reached))
-    new = np.empty(count, np.int64)
-    new[order] = np.arange(count)
-    sequence = new[event[by_rank]]
-    same = rank[by_rank][1:] == rank[by_rank][:-1]
-    if np.all((np.diff(sequence) > 0) | ~same):  # the rule of order_by_ranks gives this order, only faster
-        return new, 0
-    edges = np.flatnonzero(~same) + 1
-    placed, forced = order_by_ranks([part.tolist() for part in np.split(event[by_rank], edges)])
-    new[np.array(placed, np.int64)] = np.arange(count)
-    return new, forced

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from commcanary_lab.importers.nccl_log_match import IntArray, Matched, Rows, codes, match
+from commcanary_lab.importers.nccl_log_match import IntArray, Matched, Rows, match
 from commcanary_lab.importers.nccl_log_table import Table
 from commcanary_lab.trace.groups import ranks_text
+from commcanary_lab.trace.numbering import number_rows
 
 __all__ = ["notes_of", "warnings_of"]
 
@@ -80,7 +81,7 @@ def _suspected(table: Table) -> list[str]:
         if not len(rows):
             continue
         who = table.instance[rows]
-        same, _ = codes(*(np.array(x, np.int64) for x in _said_columns(table, rows)))
+        same, _ = number_rows(*(np.array(x, np.int64) for x in _said_columns(table, rows)))
         none = np.full(len(rows), -1, np.int64)
         together = match(Rows(np.zeros(len(rows), np.int64), who, np.array(table.lines.rows_op_count, np.int64)[rows], same, none, none,
                               np.zeros(len(rows), np.bool_)))  # fmt: skip

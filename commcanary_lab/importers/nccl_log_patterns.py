@@ -17,9 +17,11 @@ __all__ = [
     "KNOWN_NAMES",
     "MARK",
     "NO_PROCESS",
+    "OPERATION",
     "PLAIN",
     "PREFIX",
     "STAGE",
+    "TABLE_HEAD",
     "WHOLE",
     "behind_launcher",
     "comm_of",
@@ -44,6 +46,10 @@ _COLL = re.compile(
     rb"(\w+): opCount ([0-9a-fA-F]{1,15}) sendbuff " + _HEX + rb" recvbuff " + _HEX + rb"(?: \w+ [^\s:]+){0,3}? " + _CALL + _TASK
 )  # fmt: skip
 MARK = b": opCount "
+#: The beginning of an operation, to search for.
+OPERATION = rb"\w: opCount [0-9a-fA-F]+ sendbuff "
+#: The head of a table of nccl-tests, which prints between the lines of a log.
+TABLE_HEAD = re.compile(rb"^.{0,40}?#? *size +count\b[^\n]* time +algbw +busbw", re.MULTILINE)
 KNOWN_NAMES = tuple(name.encode() for name in sorted(OP_NAMES, key=len, reverse=True))
 PREFIX = re.compile(rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}):(\d{1,9}):(\d{1,9})(?: \[(-?\d{1,5})\])? NCCL [A-Z]+\b ?")
 #: The same prefix behind the rest of another line, where no blank separates them.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from commcanary_lab.importers.nccl_log_comms import Communicator, Communicators
 from commcanary_lab.importers.nccl_log_lines import LogReader
-from commcanary_lab.importers.nccl_log_match import IntArray, Matched, Rows, codes, match
+from commcanary_lab.importers.nccl_log_match import IntArray, Matched, Rows, match
 from commcanary_lab.importers.nccl_log_notes import notes_of, warnings_of
 from commcanary_lab.importers.nccl_log_ops import MESSAGES
 from commcanary_lab.importers.nccl_log_rings import RingOrders
@@ -20,6 +20,7 @@ from commcanary_lab.importers.nccl_log_table import Table
 from commcanary_lab.trace.columns import Coded, Column
 from commcanary_lab.trace.groups import GroupTable
 from commcanary_lab.trace.model import ImportCoverage, Trace, UnsizedRow
+from commcanary_lab.trace.numbering import number_rows
 from commcanary_lab.trace.timing import check_timing
 
 __all__ = ["assemble"]
@@ -191,7 +192,7 @@ def _columns(table: Table, used: IntArray, rows: Rows, matched: Matched) -> tupl
     rooted = np.array([m.rooted for m in table.meanings], np.bool_)[call] & ~is_message
     root = flat[(offsets[comm] if n else comm) + np.maximum(peer, 0)]
     groups = GroupTable()
-    key, count = codes(comm, np.where(is_message, sender, -1), np.where(is_message, receiver, -1))
+    key, count = number_rows(comm, np.where(is_message, sender, -1), np.where(is_message, receiver, -1))
     one = np.zeros(count, np.int64)
     one[key[::-1]] = np.arange(n)[::-1]
     own = np.zeros(count, np.int32)

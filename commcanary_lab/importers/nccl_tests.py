@@ -12,6 +12,7 @@ import msgspec
 
 from commcanary_lab.errors import FormatError, RefusedError
 from commcanary_lab.importers._text import read_source
+from commcanary_lab.importers.nccl_log_patterns import OPERATION, TABLE_HEAD
 from commcanary_lab.importers.nccl_tests_rows import Measurement, NcclTestsTable, Row, corrected, rank_interval
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.model import Trace
@@ -22,10 +23,9 @@ FORMAT = "nccl_tests"
 
 _TAG = re.compile(r"^(?:> ?)?(?:\[\d+(?:,\d+)?\](?:<std\w+>:)? ?|<std\w+>:)?")
 _HEAD = re.compile(r"^#? *size +count\b.* time +algbw +busbw")
-_HEAD_BYTES = re.compile(rb"^.{0,40}?#? *size +count\b[^\n]* time +algbw +busbw", re.MULTILINE)
 _START = re.compile(rb"^.{0,40}?# (?:nccl-tests version \d|Collective test starting: \w+|nThread \d+ nGpus \d+ minBytes )", re.MULTILINE)
 _IDENTIFIER = b'"nccl-tests structured output"'
-_OPERATION = re.compile(rb"\w: opCount [0-9a-fA-F]+ sendbuff ")
+_OPERATION = re.compile(OPERATION)
 _WORD = re.compile(r"\S+")
 _TEST = re.compile(r"Collective test starting: (\w+?)(?:_perf)?\b")
 _RANK = re.compile(r"^# +Rank +(\d{1,7}) .*\bdevice\b")
@@ -48,7 +48,7 @@ def recognise(head: bytes) -> bool:
     """
     if head.lstrip().startswith(b"{"):
         return _IDENTIFIER in head
-    return (_HEAD_BYTES.search(head) or _START.search(head)) is not None and _OPERATION.search(head) is None
+    return (TABLE_HEAD.search(head) or _START.search(head)) is not None and _OPERATION.search(head) is None
 
 
 def read(paths: Sequence[str | os.PathLike[str]], *, limits: Limits = DEFAULT) -> Trace:

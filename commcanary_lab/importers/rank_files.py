@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commcanary_lab.errors import FormatError, UsageError
 
-__all__ = ["Claim", "rank_in_name", "ranks_of"]
+__all__ = ["Claim", "asked_rank", "rank_in_name", "ranks_of"]
 
 _MAX_RANK = 1 << 31
 _SUFFIX = re.compile(r"(?:\.(?:json|gz|pkl|pickle|et|jsonl|txt|sqlite|chakra))+$", re.IGNORECASE)
@@ -38,6 +38,25 @@ class Claim:
     stated: int | None = None
     named: int | None = None
     why_not: str = "the file does not say which rank wrote it"
+
+
+def asked_rank(path: str | os.PathLike[str], given: Mapping[str, int] | None) -> int | None:
+    """Return the rank that the user gives a file, by its path as given or its file name.
+
+    Raises
+    ------
+    UsageError
+        If it is negative.
+
+    Examples
+    --------
+    >>> asked_rank("run/a.json", {"a.json": 3}), asked_rank("run/a.json", None)
+    (3, None)
+    """
+    rank = None if given is None else given.get(str(path), given.get(Path(path).name))
+    if rank is not None and rank < 0:
+        raise UsageError(f"rank {rank} is negative", file=str(path))
+    return rank
 
 
 def rank_in_name(path: str | os.PathLike[str], *, trailing_first: bool = False) -> int | None:
@@ -85,14 +104,11 @@ def ranks_of(claims: Sequence[Claim], given: Mapping[str, int] | None) -> tuple[
     >>> ranks_of([Claim("a.json", stated=1), Claim("b.0.json", named=0)], {"a.json": 3})
     ([3, 0], ['a.json: its content says rank 1; read as rank 3, as asked'])
     """
-    asked = dict(given or {})
     ranks, warnings = [], []
     for claim in claims:
         name = Path(claim.path).name
-        rank = asked.get(str(claim.path), asked.get(name))
+        rank = asked_rank(claim.path, given)
         if rank is not None:
-            if rank < 0:
-                raise UsageError(f"rank {rank} is negative", file=str(claim.path))
             if claim.stated not in (None, rank):
                 warnings.append(f"{name}: its content says rank {claim.stated}; read as rank {rank}, as asked")
         elif claim.stated is not None:
