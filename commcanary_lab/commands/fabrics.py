@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from commcanary_lab.traffic import Diagnosis, FabricVerdict, Placement, TrafficMatrix
 
 __all__ = ["register"]
+
+_T = TypeVar("_T")
 
 _Spine = Annotated[float, typer.Option("--spine", help="Bandwidth of the spine over that of a fat tree, 0 to 1.")]
 _Pxn = Annotated[bool, typer.Option("--pxn", help="Count PXN: messages change rails inside the sending node.")]
@@ -33,15 +38,51 @@ def register(app: typer.Typer) -> None:
     app.add_typer(layouts)
 
 
-def fabric(
+def _matrix(
     paths: Paths,
     format: Format = None,
     layout: LayoutFile = None,
     gpus_per_node: GpusPerNode = None,
-    spine: _Spine = 0.1,
-    pxn: _Pxn = False,
     algorithm: Algorithm_ = None,
     ring_order: RingOrder_ = None,
+) -> TrafficMatrix:
+    """M on the nodes that the options name; these options are declared here for every verb on traffic between nodes."""
+    from commcanary_lab.errors import UsageError
+    from commcanary_lab.traffic import Placement, build_matrix
+
+    place = Placement.of(gpus_per_node, load_layout(layout))
+    if place is None:
+        raise UsageError("nobody says how many GPUs a node has", remedy="give --gpus-per-node, or --layout with a file that has it")
+    trace = load_events(paths, format=format, layout=layout)
+    return build_matrix(trace, algorithm=parse_algorithm(algorithm), ring_order=parse_order(ring_order), placement=place)
+
+
+def _on_nodes(verb: Callable[..., _T]) -> Callable[..., _T]:
+    """Give a verb on M the options of `_matrix` in front of its own."""
+    source = _options(_matrix)
+
+    @functools.wraps(verb)
+    def run(**options: Any) -> _T:
+        return verb(_matrix(**{p.name: options.pop(p.name) for p in source}), **options)
+
+    every = [*source, *(p for p in _options(verb) if p.name != "m")]
+    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in every}
+    return run
+
+
+def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Parameters by name, with their types as typer needs them."""
+    types = get_type_hints(function, localns={"TrafficMatrix": object}, include_extras=True)
+    own = inspect.signature(function).parameters.values()
+    return [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[p.name]) for p in own]
+
+
+@_on_nodes
+def fabric(
+    m: TrafficMatrix,
+    spine: _Spine = 0.1,
+    pxn: _Pxn = False,
     moe_skew: Annotated[float, typer.Option("--moe-skew", help="Skew of the expert exchange; 0 is uniform.")] = 0.0,
     link_gb_s: Annotated[float | None, typer.Option("--link-gb-s", help="Capacity of one network card per direction, GB/s.")] = None,
     step_time_s: Annotated[float | None, typer.Option("--step-time-s", help="Seconds in which the bytes travel.")] = None,
@@ -53,10 +94,9 @@ def fabric(
     from commcanary_lab.traffic import fabric as judge
     from commcanary_lab.traffic import search_placement
 
-    m, place = _matrix(paths, format, layout, gpus_per_node, algorithm, ring_order)
-    found = judge(m, placement=place, spine=spine, pxn=pxn, moe_skew=moe_skew, link_gb_s=link_gb_s, step_time_s=step_time_s)
+    found = judge(m, spine=spine, pxn=pxn, moe_skew=moe_skew, link_gb_s=link_gb_s, step_time_s=step_time_s)
     with busy("searching a placement"):
-        placed = search_placement(m, place, evaluations=search, seed=seed) if search else None
+        placed = search_placement(m, _place(m), evaluations=search, seed=seed) if search else None
     if json:
         emit_json({**_fabric_json(found), **({} if placed is None else {"placement": _placement_json(placed)})})
     else:
@@ -66,17 +106,9 @@ def fabric(
     return 0 if found.verdict == "viable" else 1
 
 
-def _matrix(
-    paths: list[Path], format: str | None, layout: Path | None, gpus_per_node: int | None, algorithm: str | None, ring_order: str | None
-) -> tuple[TrafficMatrix, Placement]:
-    from commcanary_lab.errors import UsageError
-    from commcanary_lab.traffic import Placement, build_matrix
-
-    place = Placement.of(gpus_per_node, load_layout(layout))
-    if place is None:
-        raise UsageError("nobody says how many GPUs a node has", remedy="give --gpus-per-node, or --layout with a file that has it")
-    trace = load_events(paths, format=format, layout=layout)
-    return build_matrix(trace, algorithm=parse_algorithm(algorithm), ring_order=parse_order(ring_order), placement=place), place
+def _place(m: TrafficMatrix) -> Placement:
+    assert m.placement is not None  # `_matrix` refuses without
+    return m.placement
 
 
 def _fabric_json(v: FabricVerdict) -> dict[str, Any]:
@@ -198,23 +230,18 @@ def _print_placement(found: Any) -> None:
         say(f"note: {note}")
 
 
+@_on_nodes
 def diagnose(
-    paths: Paths,
-    format: Format = None,
-    layout: LayoutFile = None,
-    gpus_per_node: GpusPerNode = None,
+    m: TrafficMatrix,
     spine: _Spine = 0.1,
     pxn: _Pxn = False,
-    algorithm: Algorithm_ = None,
-    ring_order: RingOrder_ = None,
     max_imbalance: Annotated[float, typer.Option("--max-imbalance", help="Largest over mean column that still counts as even.")] = 1.25,
     json: Json = False,
 ) -> None:
     """Routing problem (uneven columns inside a group) or fabric problem (even volume across rails), both numbers."""
     from commcanary_lab.traffic import diagnose as judge
 
-    m, place = _matrix(paths, format, layout, gpus_per_node, algorithm, ring_order)
-    found = judge(m, placement=place, spine=spine, pxn=pxn, max_imbalance=max_imbalance)
+    found = judge(m, spine=spine, pxn=pxn, max_imbalance=max_imbalance)
     if json:
         emit_json(_diagnosis_json(found))
         return
