@@ -92,7 +92,8 @@ def open_trace(
     for name, value in given.items():
         if value is not None and name not in chosen.options:
             raise UsageError(f"{name} does not apply to {chosen.name}", file=str(files[0]), remedy=f"it applies to: {_takers(name)}")
-    every = {**given, "layout": layout, "round_ns": round_ns, "check": check}
+    groups = layout if layout is not None and layout.kinds else None  # GPUs per node alone say nothing about members
+    every = {**given, "layout": groups, "round_ns": round_ns, "check": check}
     options = {name: value for name, value in every.items() if name in chosen.options}
     if "align_ends" in options:
         options["align_ends"] = align_ends

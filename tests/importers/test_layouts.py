@@ -19,6 +19,8 @@ from commcanary_lab.importers.open import open_trace
 from commcanary_lab.layout import Layout
 from commcanary_lab.trace import Trace
 from commcanary_lab.traffic import build_matrix
+from tests.importers.inspector_lines import collective, rank_line, write
+from tests.importers.nccl_lines import job
 from tests.importers.test_flight_recorder import dump, entry
 from tests.importers.test_nsys_sqlite import INIT, PLAIN, Report, payload
 from tests.importers.test_param_basic import op
@@ -282,6 +284,21 @@ def test_nsys_choices_and_contradictions_are_refused(tmp_path: Path) -> None:
     assert {g.members for g in open_trace(path, layout=by_id).groups} == {(0, 1, 2, 3), (4, 5, 6, 7)}
     with pytest.raises(InputError, match=r"is no group of the layout"):
         open_trace(path, layout=Layout(tp=2, dp=2))
+
+
+@pytest.mark.parametrize("name", ["inspector", "log", "kineto"])
+def test_gpus_per_node_alone_say_nothing_about_members(name: str, tmp_path: Path) -> None:
+    """A layout file may give the nodes only: the import is what it is without."""
+    if name == "kineto":
+        path = kineto_files(tmp_path, (0,), "7", 4, None)[0]
+    elif name == "log":
+        path = tmp_path / "job.log"
+        path.write_text("\n".join(job()) + "\n")
+    else:
+        path = write(tmp_path / "n1.log", *(rank_line(collective(), r) for r in (0, 1)))
+    with_nodes, without = open_trace(path, layout=Layout(gpus_per_node=4)), open_trace(path)
+    assert with_nodes.groups == without.groups and with_nodes.unsized == without.unsized
+    assert with_nodes.notes == without.notes
 
 
 # -- in general -------------------------------------------------------------------------------------------------------
