@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from commcanary_lab.traffic.cells import canonical
 from commcanary_lab.traffic.matrix import Part, TrafficMatrix
 from commcanary_lab.traffic.order import RingOrder, stated_order
 from commcanary_lab.traffic.placement import Placement
+from commcanary_lab.traffic.reporters import reporters
 from commcanary_lab.traffic.splits import SplitTraffic, attribute_splits
 from commcanary_lab.traffic.stated import How, how, stated_codes
 from commcanary_lab.units import format_bytes
@@ -27,8 +28,6 @@ from commcanary_lab.units import format_bytes
 __all__ = ["build_matrix"]
 
 _MESSAGES = frozenset({"send", "recv", "point_to_point"})
-#: Share of the events of a part that a rank must report to count as one that reports them: captures begin and end at different events.
-NEARLY_ALL = 0.9
 
 
 def build_matrix(
@@ -256,36 +255,10 @@ def _parts(e: _Events, splits: SplitTraffic) -> tuple[Part, ...]:
         (sums(codes, plain, n) + splits.payload_bytes).tolist(),
         (sums(codes[lost], payload[lost], n) + splits.unattributed).tolist(),
         splits.unattributed_received.tolist(),
-        _reporters(e),
+        reporters(e.trace, e.part, [e.names[op] in _MESSAGES for op in e.op[e.part.first].tolist()], e.message),
         strict=True,
     )
     return tuple(Part(e.names[op], e.groups[group], e.phases[phase], *figures) for op, group, phase, *figures in columns)
-
-
-def _reporters(e: _Events) -> list[tuple[int, ...] | None]:
-    """Ranks that report nearly every event of a part; of messages, ranks that report any: they report what they send."""
-    out: list[tuple[int, ...] | None] = [None] * e.part.count
-    if not np.any(e.trace.observers >= 0):
-        return out
-    key = group_by(e.part.codes, e.trace.observers + 1)
-    counts: dict[int, Counter[int]] = defaultdict(Counter)
-    for row, events in zip(key.first.tolist(), key.sizes.tolist(), strict=True):
-        part, code = int(e.part.codes[row]), int(e.trace.observers[row])
-        ranks: Iterable[int] = e.groups[e.group[row]].members if code < 0 else e.trace.rank_sets[code]
-        if code >= 0 or not e.message[row]:
-            for rank in ranks:
-                counts[part][rank] += events
-    rows = np.flatnonzero(e.message & (e.trace.observers < 0))  # both ends report these
-    for ends in (e.trace.sender.values, e.trace.receiver.values) if len(rows) else ():
-        key = group_by(e.part.codes[rows], ends[rows])
-        for row in rows[key.first].tolist():
-            counts[int(e.part.codes[row])][int(ends[row])] += 1
-    for part, own in counts.items():
-        first = int(e.part.first[part])
-        least = 1 if e.names[e.op[first]] in _MESSAGES else NEARLY_ALL * int(e.part.sizes[part])
-        whole = tuple(sorted(rank for rank, events in own.items() if events >= least))
-        out[part] = None if len(whole) == e.groups[e.group[first]].size else whole
-    return out
 
 
 def _algorithms(e: _Events) -> tuple[tuple[str, str], ...]:
