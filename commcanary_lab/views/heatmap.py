@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.traffic import TrafficMatrix, build_matrix
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
+from commcanary_lab.views.heatmap_blocks import Blocks, Follower
 from commcanary_lab.views.links import links_csv, links_frame, links_table, selection_text
 from commcanary_lab.views.markup import coverage_text, html, title_html
 from commcanary_lab.views.plot_frame import redraw
@@ -87,8 +87,11 @@ class TrafficView:
         self.links_card = paper(head, self._table, sx={"minWidth": "280px"})
         self._bars_title = html("")
         self.bars_card = paper(self._bars_title, self._bars)
+        self._follower = Follower(Blocks(matrix), lambda _: self._describe()) if matrix.n > RAW_RANKS else None
         self._describe()
-        self._plot.object = heatmap(matrix, log=log, on_brush=self.select, borders=self._borders, handles=self._handles)
+        self._plot.object = heatmap(
+            matrix, log=log, on_brush=self.select, borders=self._borders, handles=self._handles, follower=self._follower
+        )
         self._bars.object = rank_bars(matrix, self._borders)
         self.select(None)
 
@@ -98,7 +101,7 @@ class TrafficView:
             self.log = log
             with panel().io.unlocked():  # a click may arrive while Panel writes, see `plot_frame.redraw`
                 for handles in self._handles:
-                    _recolor(handles, self.matrix, log)
+                    _recolor(handles, self.matrix, log, self._follower)
             self._describe()
         if gpus_per_node != -1 and gpus_per_node != self.gpus_per_node:
             self.gpus_per_node = gpus_per_node
@@ -110,6 +113,9 @@ class TrafficView:
         order = f"ring order {m.ring_order}" if any(name in ("ring", "chain") for _, name in m.algorithms) else ""
         scale = "logarithmic" if self.log else "linear"
         text = f"Row sends, column receives; {scale} colour. Drag a box to list its links."
+        if self._follower is not None:
+            width = self._follower.image.width
+            text += f" A cell adds up {width} x {width} ranks; zoom in for single ones." if width > 1 else " A cell is one link."
         self._title.object = _cl(title_html("Bytes between ranks", text, origin, coverage_text(m.coverage), order))
         bars = title_html("Bytes per rank", "What each rank sends and receives", origin, coverage_text(m.coverage))
         self._bars_title.object = _cl(bars + RANK_LEGEND)
@@ -135,6 +141,7 @@ def heatmap(
     frame: int = _FRAME,
     borders: Any = None,
     handles: list[dict[str, Any]] | None = None,
+    follower: Follower | None = None,
 ) -> Any:
     """Return the heatmap alone, as HoloViews.
 
@@ -154,22 +161,17 @@ def heatmap(
         Node borders that the caller changes later; instead of `gpus_per_node`.
     handles : list, optional
         Receives the Bokeh handles of what is drawn.
+    follower : Follower, optional
+        Draws blocks of what is in view, for more than `RAW_RANKS` ranks; made here if it is not given.
     """
     from bokeh.models import ColumnDataSource
 
     if borders is None:
         borders = ColumnDataSource({"at": node_borders(matrix, gpus_per_node)})
     hv = holoviews()
-    small = matrix.n <= RAW_RANKS
-    image = (
-        _image(hv, matrix)
-        if small
-        else hv.DynamicMap(
-            lambda x_range, y_range: _blocks(hv, matrix, x_range, y_range),
-            streams=[hv.streams.RangeXY(x_range=(-0.5, matrix.n - 0.5), y_range=(-0.5, matrix.n - 0.5))],
-        )
-    )
-    image = image.opts(**_image_options(matrix, log))
+    if follower is None and matrix.n > RAW_RANKS:
+        follower = Follower(Blocks(matrix))
+    image = (_image(hv, matrix) if follower is None else _first_blocks(hv, follower)).opts(**_image_options(matrix, log, follower))
     if on_brush is not None:
         bounds = hv.streams.BoundsXY(source=image)
         bounds.add_subscriber(lambda bounds: on_brush(brush_of(bounds, matrix.n)))
@@ -186,7 +188,7 @@ def heatmap(
         toolbar="above",
         active_tools=["box_select"],
         show_grid=False,
-        hooks=[_finish(matrix, borders, handles)],
+        hooks=[_finish(matrix, borders, handles, follower)],
     )
 
 
@@ -215,43 +217,29 @@ def _image(hv: Any, m: TrafficMatrix) -> Any:
     return hv.Image(dense[::-1], kdims=["dst", "src"], vdims="bytes", bounds=(-0.5, -0.5, edge, edge))
 
 
-def _blocks(hv: Any, m: TrafficMatrix, x_range: Any, y_range: Any) -> Any:
-    """Blocks of ranks, summed over the visible part with Datashader: exact cells once fewer than `RAW_RANKS` ranks are visible."""
-    import datashader as ds
-    import pandas as pd
-
-    x, y = _snap(x_range, m.n), _snap(y_range, m.n)
-    c = m.cells
-    cells = pd.DataFrame({"dst": np.searchsorted(m.ranks, c.dst), "src": np.searchsorted(m.ranks, c.src), "bytes": c.size_bytes})
-    canvas = ds.Canvas(plot_width=min(RAW_RANKS, round(x[1] - x[0])), plot_height=min(RAW_RANKS, round(y[1] - y[0])), x_range=x, y_range=y)
-    summed: npt.NDArray[Any] = canvas.points(cells, "dst", "src", agg=ds.sum("bytes")).values.astype(np.float32)
-    summed[summed == 0] = np.nan
-    return hv.Image(summed[::-1], kdims=["dst", "src"], vdims="bytes", bounds=(x[0], y[0], x[1], y[1]))
+def _first_blocks(hv: Any, follower: Follower) -> Any:
+    """Return the whole matrix in blocks, as it is drawn first."""
+    image = follower.image
+    return hv.Image(image.size_bytes[::-1], kdims=["dst", "src"], vdims="bytes", bounds=image.bounds)
 
 
-def _snap(span: tuple[float, float] | None, n: int) -> tuple[float, float]:
-    """Whole ranks, so that blocks do not crawl while the view pans."""
-    low, high = sorted(span) if span else (-0.5, n - 0.5)
-    low, high = max(0, int(np.floor(low + 0.5))), min(n, int(np.ceil(high + 0.5)))
-    return low - 0.5, max(high, low + 1) - 0.5
-
-
-def _limits(m: TrafficMatrix, log: bool) -> tuple[float, float]:
+def _limits(m: TrafficMatrix, log: bool, follower: Follower | None) -> tuple[float, float]:
     values = m.cells.size_bytes
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 2.0)
-    if m.n > RAW_RANKS:
-        high = float(high * max(1, m.n // RAW_RANKS))  # blocks add up
+    if follower is not None and len(values):
+        high = max(high, follower.most_bytes)
     return ((low if low < high else high / 2) if log else 0.0), high
 
 
-def _image_options(m: TrafficMatrix, log: bool) -> dict[str, Any]:
+def _image_options(m: TrafficMatrix, log: bool, follower: Follower | None) -> dict[str, Any]:
     from bokeh.models import FixedTicker, HoverTool
 
-    low, high = _limits(m, log)
+    low, high = _limits(m, log, follower)
     labels = m.ranks.tolist()
+    rank = fmt.rank_hover(labels) if follower is None else follower.rank_hover(labels)
     hover = HoverTool(
         tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), ("sent", "@image{custom}")],
-        formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@image": fmt.bytes_hover()},
+        formatters={"$x": rank, "$y": rank, "@image": fmt.bytes_hover()},
     )
     ticker = FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log))
     bar = {"formatter": fmt.bytes_ticks(), "ticker": ticker, "width": 10, "bar_line_color": None, "padding": 8, "title": ""}
@@ -268,11 +256,11 @@ def _image_options(m: TrafficMatrix, log: bool) -> dict[str, Any]:
     }
 
 
-def _recolor(handles: dict[str, Any], m: TrafficMatrix, log: bool) -> None:
+def _recolor(handles: dict[str, Any], m: TrafficMatrix, log: bool, follower: Follower | None) -> None:
     """Exchange the colour mapper of what is drawn."""
     from bokeh.models import FixedTicker, LinearColorMapper, LogColorMapper
 
-    low, high = _limits(m, log)
+    low, high = _limits(m, log, follower)
     kind = LogColorMapper if log else LinearColorMapper
     mapper = kind(palette=smooth(AMOUNT), low=low, high=high, nan_color="rgba(0, 0, 0, 0)")
     handles["color_mapper"] = mapper
@@ -296,7 +284,7 @@ def node_borders(m: TrafficMatrix, gpus_per_node: int | None) -> list[float]:
     return cuts if len(cuts) <= 128 else []
 
 
-def _finish(m: TrafficMatrix, borders: Any, kept: list[dict[str, Any]] | None) -> Any:
+def _finish(m: TrafficMatrix, borders: Any, kept: list[dict[str, Any]] | None, follower: Follower | None) -> Any:
     """Whole positions labelled with global ranks, node borders, a box that stays where it was drawn."""
 
     def apply(plot: Any, element: Any) -> None:
@@ -305,6 +293,8 @@ def _finish(m: TrafficMatrix, borders: Any, kept: list[dict[str, Any]] | None) -
         figure = plot.state
         if kept is not None and not any(k is plot.handles for k in kept):
             kept.append(plot.handles)
+        if follower is not None:
+            follower.attach(figure, plot.handles["source"])
         labels = m.ranks.tolist()
         for axis in (*figure.xaxis, *figure.yaxis):
             axis.formatter = fmt.rank_ticks(labels)

@@ -18,7 +18,8 @@ from commcanary_lab.verify.run import verify_canary
 from commcanary_lab.views import extra
 from commcanary_lab.views.commitments import commitments_frame
 from commcanary_lab.views.error_bounds import field_bounds, steps_frame
-from commcanary_lab.views.heatmap import RAW_RANKS, TrafficView, _blocks, brush_of
+from commcanary_lab.views.heatmap import RAW_RANKS, TrafficView, brush_of
+from commcanary_lab.views.heatmap_blocks import MOST_BLOCKS, Blocks, Follower
 from commcanary_lab.views.import_coverage import coverage_html, notes_html
 from commcanary_lab.views.lane_data import lane_data
 from commcanary_lab.views.lanes import DETAIL_EVENTS, Lanes
@@ -122,13 +123,34 @@ def test_the_brush_fills_the_table(gloo: Trace) -> None:
 
 
 def test_blocks_of_a_large_matrix_keep_the_sum() -> None:
-    import holoviews as hv
-
     m = build_matrix(ring(2 * RAW_RANKS + 3))
-    whole = _blocks(hv, m, None, None).dimension_values("bytes")
-    assert np.nansum(whole) == pytest.approx(m.sum_bytes, rel=1e-6)
-    near = _blocks(hv, m, (-0.5, 3.5), (-0.5, 3.5))
-    assert np.nansum(near.dimension_values("bytes")) == pytest.approx(3 * m.value(0, 1), rel=1e-6)
+    blocks = Blocks(m)
+    whole = blocks.view(None, None)
+    assert np.nansum(whole.size_bytes) == pytest.approx(m.sum_bytes, rel=1e-6)
+    assert max(whole.size_bytes.shape) <= MOST_BLOCKS
+    near = blocks.view((-0.5, 3.4), (-0.5, 3.4))
+    assert near.width == 1
+    assert near.size_bytes.shape == (4, 4)
+    assert np.nansum(near.size_bytes) == pytest.approx(3 * m.value(0, 1), rel=1e-6)
+    assert near.size_bytes[2, 3] == m.value(2, 3)
+
+
+def test_the_image_follows_the_view_and_stays_where_the_view_stays() -> None:
+    from bokeh.models import ColumnDataSource
+    from bokeh.plotting import figure
+
+    widths: list[int] = []
+    follower = Follower(Blocks(build_matrix(ring(2 * RAW_RANKS))), widths.append)
+    source = ColumnDataSource(follower.image.data)
+    follower.attach(figure(), source)
+    follower.show((99.6, 199.4), (99.6, 199.4))
+    drawn = source.data["image"][0]
+    assert (source.data["x"], source.data["y"], drawn.shape) == ([99.5], [99.5], (100, 100))
+    assert np.nansum(drawn) == 99 * follower.blocks.view(None, None, most=2 * RAW_RANKS).size_bytes[0, 1]
+    follower.show((99.7, 199.3), (99.7, 199.3))
+    assert source.data["image"][0] is drawn
+    assert widths == [1]
+    assert list(follower.step.data["width"]) == [1]
 
 
 def test_lanes_are_process_groups_and_unknown_stays_unknown(gloo: Trace) -> None:
