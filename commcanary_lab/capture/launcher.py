@@ -43,8 +43,16 @@ class LaunchResult:
     seconds: float
 
 
-def launch(cmd: Sequence[str], out: str | os.PathLike[str], timeout: float | None = None, *, env: Mapping[str, str] | None = None,
-           stdout: Output = None, stderr: Output = None, host: str | None = None) -> LaunchResult:
+def launch(
+    cmd: Sequence[str],
+    out: str | os.PathLike[str],
+    timeout: float | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    stdout: Output = None,
+    stderr: Output = None,
+    host: str | None = None,
+) -> LaunchResult:
     """Run `cmd` with the recorder on, wait for it and merge the shards.
 
     The command is not changed: a ``sitecustomize`` module starts the recorder in each Python process that initialises
@@ -93,9 +101,11 @@ def launch(cmd: Sequence[str], out: str | os.PathLike[str], timeout: float | Non
     if status != 0:
         raise LaunchError(f"{cmd[0]} {how_ended(status)}", remedy=_kept(shards, directory))
     if not shards:
-        raise LaunchError(f"{cmd[0]} succeeded and no process recorded anything",
-                          remedy="check that its Python has commcanary-lab, runs without -I, -E and -S, and initialises torch.distributed; "
-                                 "or use commcanary_lab.capture.Recorder inside the job")
+        raise LaunchError(
+            f"{cmd[0]} succeeded and no process recorded anything",
+            remedy="check that its Python has commcanary-lab, runs without -I, -E and -S, and initialises torch.distributed; "
+            "or use commcanary_lab.capture.Recorder inside the job",
+        )
     from commcanary_lab.importers.shards import read
 
     try:
@@ -113,8 +123,9 @@ def _check(cmd: Sequence[str], directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise UsageError("not a directory", file=str(directory), remedy="name a new directory")
     if any(directory.glob("rank-*.jsonl")):
-        raise UsageError("the directory holds shards already", file=str(directory),
-                         remedy="name a new directory; shards are never overwritten")
+        raise UsageError(
+            "the directory holds shards already", file=str(directory), remedy="name a new directory; shards are never overwritten"
+        )
     directory.mkdir(parents=True, exist_ok=True)
 
 

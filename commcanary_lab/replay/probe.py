@@ -97,10 +97,10 @@ class Probe:
         if reference is None:
             return
         found = _get(operation.got)
-        if (fault := self.fault) is not None and (fault.event, fault.sample) == (event, sample):
-            if not fault.ranks or self.rank in fault.ranks:
-                found = _damaged(operation, found, fault, self.rank)
-                _set(operation.got, found)
+        fault = self.fault
+        if fault is not None and (fault.event, fault.sample) == (event, sample) and self.rank in (fault.ranks or (self.rank,)):
+            found = _damaged(operation, found, fault, self.rank)
+            _set(operation.got, found)
         self.checked.size_bytes += len(reference)
         if self._differs(step.op, event, sample, reference, found, "output"):
             return
@@ -159,8 +159,7 @@ def _damaged(operation: Operation, found: Bytes, fault: Fault, rank: int) -> Byt
         before = expected(step, b, rank, fault.event, fault.sample - 1) if fault.sample else None
         return np.zeros_like(found) if before is None else before
     sizes = _part_bytes(operation, rank)
-    begins = np.concatenate([[0], np.cumsum(sizes)])
-    parts = [found[i:j] for i, j in zip(begins[:-1], begins[1:], strict=True)]
+    parts = np.split(found, np.cumsum(sizes)[:-1])
     parts[0], parts[-1] = parts[-1], parts[0]
     return np.concatenate(parts)
 

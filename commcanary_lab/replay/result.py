@@ -40,7 +40,7 @@ class ProbeVerdict:
         The same in numbers, from 0.
     ranks : tuple of int
         Ranks that had wrong bytes there.
-    samples, boundaries, bytes : int
+    samples, boundaries, size_bytes : int
         What was compared, over all ranks.
     mismatches : int
         Boundaries with wrong bytes, over all ranks and samples.
@@ -224,18 +224,19 @@ class Replay:
         On one host, whose processes share a clock: the last finish minus the last start. Over hosts: the time on the rank that was
         in the operation for the shortest time, which is the one that came last.
         """
-        start, finish = self._dense["start_ns"], self._dense["finish_ns"]
-        part = start >= 0
-        if len({m.host for m in self.markers if m is not None}) <= 1:
-            return np.asarray(finish.max(axis=0) - start.max(axis=0), np.int64)
-        return np.asarray(np.where(part, finish - start, np.iinfo(np.int64).max).min(axis=0), np.int64)
+        return self._since(self._dense["start_ns"])
 
     @cached_property
     def exposed_ns(self) -> IntArray:
-        """What of the latency no compute hid, shape (iterations, e): on the rank for which it was longest."""
-        finish, start, overlap = self._dense["finish_ns"], self._dense["start_ns"], self._dense["overlap_ns"]
-        exposed = finish - np.maximum(np.minimum(overlap, finish), start)
-        return np.asarray(np.where(start >= 0, exposed, 0).max(axis=0), np.int64)
+        """What of the latency no compute hid, shape (iterations, e): as the latency, from the end of the compute beside it."""
+        d = self._dense
+        return self._since(np.maximum(np.minimum(d["overlap_ns"], d["finish_ns"]), d["start_ns"]))
+
+    def _since(self, begin: IntArray) -> IntArray:
+        finish = self._dense["finish_ns"]
+        if len({m.host for m in self.markers if m is not None}) <= 1:
+            return np.asarray(finish.max(axis=0) - begin.max(axis=0), np.int64)
+        return np.asarray(np.where(begin >= 0, finish - begin, np.iinfo(np.int64).max).min(axis=0), np.int64)
 
     @cached_property
     def cycle_ns(self) -> IntArray:
@@ -271,7 +272,8 @@ class Replay:
             of = np.isin(self.steps, numbers)
             values = self.latency_ns[:, of] / 1000
             if values.size:
-                out.append(LatencyRow(op, size, k, values.size, *_quantiles(values), _spread(values)))
+                low, p10, p50, p95, p99 = (float(v) for v in np.quantile(values, [0, 0.1, 0.5, 0.95, 0.99]))
+                out.append(LatencyRow(op, size, k, values.size, low, p10, p50, p95, p99, _spread(values)))
         return tuple(sorted(out, key=lambda r: (-r.count * r.p50_us, r.op, r.size_bytes)))
 
     @cached_property
@@ -305,17 +307,15 @@ class Replay:
         if asked is None:
             return ProbeVerdict("not run")
         known = [m for m in self.markers if m is not None]
-        totals = {
-            "samples": min((m.samples_checked for m in known), default=0), "boundaries": sum(m.boundaries_checked for m in known),
-            "size_bytes": sum(m.bytes_checked for m in known), "mismatches": sum(m.mismatches for m in known),
-        }  # fmt: skip
+        samples = min((m.samples_checked for m in known), default=0)
+        counts = (sum(m.boundaries_checked for m in known), sum(m.bytes_checked for m in known), sum(m.mismatches for m in known))
         wrong = [(m.first_mismatch, m.rank) for m in known if m.first_mismatch is not None]
         if wrong:
             first, _ = min(wrong, key=lambda w: (w[0].sample, w[0].event, w[1]))
             ranks = tuple(r for w, r in wrong if (w.sample, w.event) == (first.sample, first.event))
-            return ProbeVerdict("fail", first.boundary, first.event, first.sample, ranks, first=first, **totals)
-        complete = len(known) == self.spec.ranks and totals["samples"] == asked.samples and all(m.status == "pass" for m in known)
-        return ProbeVerdict("pass" if complete else "incomplete", **totals)
+            return ProbeVerdict("fail", first.boundary, first.event, first.sample, ranks, samples, *counts, first)
+        complete = len(known) == self.spec.ranks and samples == asked.samples and all(m.status == "pass" for m in known)
+        return ProbeVerdict("pass" if complete else "incomplete", None, None, None, (), samples, *counts)
 
     def verify(self) -> list[str]:
         """Return what is not as it was sealed: changed, missing and added files."""
@@ -326,11 +326,10 @@ class Replay:
 
     def _repr_html_(self) -> str:
         head = "<tr><th>operation</th><th>B</th><th>ranks</th><th>count</th><th>min</th><th>p50</th><th>p99</th></tr>"
-        rows = "".join(
-            f"<tr><td>{escape(r.op)}</td><td>{r.size_bytes:,}</td><td>{r.ranks}</td><td>{r.count:,}</td>"
-            f"<td>{format_ns(int(1000 * r.min_us))}</td><td>{format_ns(int(1000 * r.p50_us))}</td><td>{format_ns(int(1000 * r.p99_us))}</td></tr>"
-            for r in self.latencies[:12]
-        )
+        rows = ""
+        for r in self.latencies[:12]:
+            times = "".join(f"<td>{format_ns(int(1000 * us))}</td>" for us in (r.min_us, r.p50_us, r.p99_us))
+            rows += f"<tr><td>{escape(r.op)}</td><td>{r.size_bytes:,}</td><td>{r.ranks}</td><td>{r.count:,}</td>{times}</tr>"
         notes = "".join(f"<li>{escape(n)}</li>" for n in self.notes)
         return (
             f"<p><b>Replay</b>: {escape(self.status)}, measured; {escape(self.ran_on)}. Probe: {escape(self.probe.text)}.</p>"
@@ -339,10 +338,6 @@ class Replay:
 
 
 _ENDED = {"failed": "failed", "timeout": "ran out of time", "cancelled": "was cancelled"}
-
-
-def _quantiles(values: npt.NDArray[Any]) -> tuple[float, ...]:
-    return tuple(float(v) for v in np.quantile(values, [0, 0.1, 0.5, 0.95, 0.99]))
 
 
 def _spread(values: npt.NDArray[Any]) -> float:
@@ -375,7 +370,7 @@ def read_replay(directory: str | Path) -> Replay:
             samples.append(read_samples(sample_path(place, rank))[0])
         except FormatError:
             samples.append({})
-    empty: dict[str, IntArray] = dict.fromkeys(("iteration", "event", "ready_ns", "start_ns", "finish_ns", "overlap_ns"), np.zeros(0, np.int64))
+    empty: dict[str, IntArray] = dict.fromkeys(
+        ("iteration", "event", "ready_ns", "start_ns", "finish_ns", "overlap_ns"), np.zeros(0, np.int64)
+    )
     return Replay(place, spec, state, tuple(markers), tuple(s or empty for s in samples), open_source(place, spec))
-
-

@@ -48,8 +48,7 @@ class SampleWriter:
     def __init__(self, path: Path, rank: int) -> None:
         import pyarrow as pa
 
-        self._rows = np.zeros((len(COLUMNS), _ROWS), np.int64)
-        self._n = 0
+        self._rows: list[tuple[int, ...]] = []
         self._next_s = time.monotonic() + _FLUSH_S
         self.schema = pa.schema([(name, pa.int64()) for name in COLUMNS], {"format": "commcanary.samples.v1", "rank": str(rank)})
         self._file: IO[bytes] = open(path, "xb")  # noqa: SIM115  (closed in close)
@@ -57,26 +56,25 @@ class SampleWriter:
 
     def add(self, iteration: int, event: int, ready_ns: int, start_ns: int, finish_ns: int, overlap_ns: int) -> None:
         """Take one sample."""
-        n = self._n
-        self._rows[:, n] = (iteration, event, ready_ns, start_ns, finish_ns, overlap_ns)
-        self._n = n + 1
-        if self._n == _ROWS:
+        self._rows.append((iteration, event, ready_ns, start_ns, finish_ns, overlap_ns))
+        if len(self._rows) >= _ROWS:
             self.flush()
 
     def breathe(self) -> None:
         """Write what there is when the last batch is old; called between iterations and events that are not timed."""
-        if self._n and time.monotonic() > self._next_s:
+        if self._rows and time.monotonic() > self._next_s:
             self.flush()
 
     def flush(self) -> None:
         """Write what there is."""
         import pyarrow as pa
 
-        if self._n:
-            arrays: list[pa.Array] = [pa.array(self._rows[i, : self._n].copy()) for i in range(len(COLUMNS))]
+        if self._rows:
+            columns = np.array(self._rows, np.int64).T
+            arrays: list[pa.Array] = [pa.array(np.ascontiguousarray(c)) for c in columns]
             self._stream.write_batch(pa.record_batch(arrays, schema=self.schema))
             self._file.flush()
-            self._n = 0
+            self._rows.clear()
         self._next_s = time.monotonic() + _FLUSH_S
 
     def close(self) -> None:

@@ -22,11 +22,7 @@ PROBE_MODES = ("eager", "graph", "segmented")
 T = TypeVar("T")
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class Fault(_Document):
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Damage done on purpose, so that a test can see the probe find it.
 
     Parameters
@@ -50,7 +46,7 @@ class Fault(_Document):
     bit: int = 0
 
 
-class ProbeAsked(_Document):
+class ProbeAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How data are checked.
 
     Parameters
@@ -74,7 +70,7 @@ class ProbeAsked(_Document):
         return self.epochs * self.replays
 
 
-class ReplaySpec(_Document):
+class ReplaySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is run; written before anything starts, and never changed.
 
     Parameters
@@ -126,7 +122,7 @@ class ReplaySpec(_Document):
     format: Literal["commcanary.replay.v1"] = "commcanary.replay.v1"
 
 
-class Mismatch(_Document):
+class Mismatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The first boundary whose bytes were wrong on a rank.
 
     Parameters
@@ -156,7 +152,7 @@ class Mismatch(_Document):
     check: str = "output"
 
 
-class RankMarker(_Document, kw_only=True):
+class RankMarker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What one rank leaves when it ends, well or not.
 
     Parameters
@@ -206,7 +202,7 @@ class RankMarker(_Document, kw_only=True):
     format: Literal["commcanary.rank.v1"] = "commcanary.rank.v1"
 
 
-class RunState(_Document, kw_only=True):
+class RunState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How the run went, written by the launcher when it is over.
 
     Parameters
