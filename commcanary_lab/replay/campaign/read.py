@@ -1,0 +1,55 @@
+"""Read a preregistration; everything that is wrong with it is said at once."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+from commcanary_lab.errors import InputError
+from commcanary_lab.replay.campaign.checks import check
+from commcanary_lab.replay.campaign.preregistration import Preregistration
+from commcanary_lab.replay.campaign.strict import Complaints, convert
+
+__all__ = ["parse_preregistration", "read_preregistration"]
+
+
+def read_preregistration(path: str | os.PathLike[str]) -> Preregistration:
+    """Read the preregistration of a campaign.
+
+    Raises
+    ------
+    InputError
+        With every problem: what is wrong, in which field, and what to do.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=str(path), remedy="check the path") from None
+    return parse_preregistration(data, str(path))
+
+
+def parse_preregistration(data: bytes, file: str) -> Preregistration:
+    """Read the bytes of a preregistration; `file` is its name in messages. Raises like `read_preregistration`.
+
+    Examples
+    --------
+    >>> parse_preregistration(b'format = "commcanary.campaign.v1"\\nquestion = "?"\\nrepetition = 4', "c.toml")
+    Traceback (most recent call last):
+    commcanary_lab.errors.InputError: c.toml: repetition: there is no such key; did you mean 'repetitions'?
+    c.toml: name: is missing; write name = ...
+    c.toml: programs: is missing; write programs = ...
+    c.toml: configurations: is missing; write configurations = ...
+    c.toml: repetitions: is missing; write repetitions = ...
+    """
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not TOML: {error}", file=file, remedy="commcanary-lab campaign new writes an example") from None
+    complaints = Complaints(file)
+    asked = convert(document, Preregistration, complaints)
+    if asked is not None:
+        check(asked, complaints)
+    if complaints.problems or asked is None:
+        raise InputError(complaints.problems)
+    return asked
