@@ -26,8 +26,8 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Fewer sizes than this leave nothing to check the line against.
 MIN_SIZES = 3
-#: From this many repetitions on, resampling them says how sure the terms are.
-MIN_ROUNDS = 10
+#: From this many repetitions on, resampling them says how sure a statistic is; no number suffices for the minimum.
+MIN_ROUNDS = {"median": 10, "p10": 14}
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,8 @@ def fit(samples: SizeSamples, *, algorithm: str | None = None, statistic: str = 
     """Fit alpha and bandwidth to samples.
 
     Each size counts by its relative error, and large errors count less (soft-L1), so that neither the largest messages nor one
-    disturbed size decides. From ten repetitions on, whole rounds are resampled; below that, the residuals of the sizes are.
+    disturbed size decides. With enough repetitions (10 for the median, 14 for p10), whole rounds are resampled; otherwise the residuals
+    of the sizes are, which cannot see what disturbed all sizes alike.
 
     Parameters
     ----------
@@ -199,7 +200,7 @@ def fit(samples: SizeSamples, *, algorithm: str | None = None, statistic: str = 
     algorithm : str, optional
         ring, tree, pairwise or point_to_point; what the operation usually is by default.
     statistic : str
-        auto (p10 from ten repetitions on, otherwise min), min, p10 or median.
+        auto (p10 from twenty repetitions on, otherwise min), min, p10 or median.
     confidence : float
         Of the intervals, between 0 and 1.
     replicates : int
@@ -243,7 +244,7 @@ def fit(samples: SizeSamples, *, algorithm: str | None = None, statistic: str = 
     predicted = steps * alpha + wire * beta
     named = canonical_bytes([samples.op, samples.ranks, list(samples.size_bytes), chosen, seed]).decode()
     intervals: list[Interval | None] = [None] * len(times)
-    if samples.repetitions >= MIN_ROUNDS:
+    if chosen in MIN_ROUNDS and samples.repetitions >= MIN_ROUNDS[chosen]:
         uncertainty, resampled = "repetitions", _rounds(samples, chosen, replicates, named)
         intervals = [Interval.of(column, confidence) for column in resampled.T]
     else:

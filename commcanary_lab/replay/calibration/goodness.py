@@ -127,6 +127,8 @@ def _undetermined(terms: Terms) -> list[str]:
 
 
 def _scattered(samples: SizeSamples, times_us: FloatArray, intervals: Sequence[Interval | None]) -> list[str]:
+    if all(i is None for i in intervals) and samples.repetitions > 1:
+        return _lonely(samples)
     known = [(s, i.half_width / t) for s, t, i in zip(samples.size_bytes, times_us, intervals, strict=True) if i is not None]
     loose = [(width, s) for s, width in known if width > TIME_LIMIT]
     if not known or len(loose) <= SIZE_SHARE * len(known):
@@ -135,6 +137,22 @@ def _scattered(samples: SizeSamples, times_us: FloatArray, intervals: Sequence[I
     return [
         f"the repetitions scatter too much: the times of {len(loose)} of {len(known)} sizes are uncertain by more than {TIME_LIMIT:.0%} "
         f"({format_bytes(size)} by {width:.0%}); repeat more often, or on a quieter machine"
+    ]
+
+
+def _lonely(samples: SizeSamples) -> list[str]:
+    """Few repetitions: a fastest one that no other comes near is no measurement."""
+    gaps = []
+    for size, values in zip(samples.size_bytes, samples.latencies_us, strict=True):
+        first, second = np.partition(values, 1)[:2].tolist()
+        gaps.append((second / first - 1, size))
+    loose = [g for g in gaps if g[0] > 2 * TIME_LIMIT]
+    if len(loose) <= SIZE_SHARE * len(gaps):
+        return []
+    gap, size = max(loose)
+    return [
+        f"the repetitions scatter too much: at {len(loose)} of {len(gaps)} sizes the second fastest takes more than "
+        f"{2 * TIME_LIMIT:.0%} longer than the fastest ({format_bytes(size)}: {gap:.0%}); repeat more often, or on a quieter machine"
     ]
 
 

@@ -21,8 +21,8 @@ FloatArray = npt.NDArray[np.float64]
 #: What can stand for the repetitions of a size.
 STATISTICS = ("min", "p10", "median")
 
-#: From this many repetitions on, the 10 % quantile is steadier than the minimum.
-_ENOUGH_FOR_P10 = 10
+#: From this many repetitions on, the 10 % quantile is steadier than the minimum, and resampling tells how steady.
+_ENOUGH_FOR_P10 = 20
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class SizeSamples:
         return tuple(out)
 
     def choose(self, statistic: str = "auto") -> str:
-        """Return the statistic that stands for a size: p10 from ten repetitions on, below that the minimum.
+        """Return the statistic that stands for a size: p10 from twenty repetitions on, below that the minimum.
 
         Where more threads run than there are cores, latencies cluster on the ticks of the scheduler, and mean and median say how
         busy the machine was. The fast end of the distribution is what the network needs.
