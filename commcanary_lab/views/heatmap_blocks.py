@@ -138,7 +138,8 @@ class Follower:
         self.most_bytes = float(np.nanmax(self.image.size_bytes, initial=0.0))
         self._on_width = on_width
         self._source: Any = None
-        self._wanted: tuple[Span, Span] | None = None
+        self._ranges: tuple[Any, Any] = (None, None)
+        self._waiting = False
 
     def rank_hover(self, labels: Sequence[int]) -> Any:
         """Return a hover formatter that names the rank, or the first and last rank of the block, under a coordinate."""
@@ -150,31 +151,32 @@ return first === end ? labels[first] : labels[first] + ' to ' + labels[end]"""
         return CustomJSHover(args={"labels": [str(x) for x in labels], "step": self.step}, code=code)
 
     def attach(self, figure: Any, source: Any) -> None:
-        """Follow the ranges of a figure; `source` holds its image."""
-        from bokeh.events import RangesUpdate
+        """Follow the ranges of a figure; `source` holds its image.
 
-        if source is not self._source:
-            self._source = source
-            figure.on_event(RangesUpdate, self._moved)
+        Bokeh's event for changed ranges comes half a second after a wheel has stopped; the ranges themselves say it at once.
+        """
+        if source is self._source:
+            return
+        self._source, self._ranges = source, (figure.x_range, figure.y_range)
+        for span in self._ranges:
+            span.on_change("start", self._moved)
+            span.on_change("end", self._moved)
 
-    def _moved(self, event: Any) -> None:
+    def _moved(self, attr: str, old: Any, new: Any) -> None:
         from bokeh.io import curdoc
 
-        waiting = self._wanted is not None
-        self._wanted = ((event.x0, event.x1), (event.y0, event.y1))
-        if waiting:
+        if self._waiting:
             return
         doc = curdoc()
         if doc.session_context is None:
             self._draw()
         else:
+            self._waiting = True
             doc.add_timeout_callback(self._draw, _COALESCE_MS)
 
     def _draw(self) -> None:
-        if self._wanted is None:
-            return
-        x, y = self._wanted
-        self._wanted = None
+        self._waiting = False
+        x, y = ((float(span.start), float(span.end)) for span in self._ranges)
         self.show(x, y)
 
     def show(self, x: Span | None, y: Span | None) -> None:
