@@ -2,6 +2,9 @@
 
 Every file declares every group, in the same order. A message is a send in the file of its sender and a recv in the file of its receiver, on
 the group of the two. Starts are nanoseconds from the beginning of a replay.
+
+PARAM runs a barrier on whatever group the rank used last, not on the one that the entry names. Where a member used another one last, an
+all-reduce of no elements on the right group stands before the barrier, marked ``"sets_group": true``: readers that know the mark skip it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from commcanary_lab.export.elements import ASSUMABLE, ROOTED, completed, elements, why_not_elements
 from commcanary_lab.export.program import CHUNK, Call, Program
@@ -85,18 +91,37 @@ def export_param(
         what="PARAM's basic trace",
         skip=skip_unsupported,
     )
+    moved = _moved_barriers(program)
+    count = int(np.count_nonzero(moved))
+    notes = [f"before {count} barriers an all-reduce of no elements sets the group: PARAM runs a barrier on the group used last"]
     return write_rank_files(
         "param", program, Path(directory), name=lambda rank: f"{rank}.json",
-        content=lambda rank: _file(program, rank, assumptions), skipped=skipped, assumptions=assumptions,
+        content=lambda rank: _file(program, rank, moved, assumptions), skipped=skipped, assumptions=assumptions, notes=notes if count else (),
     )  # fmt: skip
 
 
-def _file(program: Program, rank: int, assumptions: Mapping[str, str]) -> Iterator[bytes]:
+def _moved_barriers(program: Program) -> npt.NDArray[np.bool_]:
+    """Which events are barriers on another group than one of their members used last, shape (events,)."""
+    out = np.zeros(len(program), np.bool_)
+    barrier = np.zeros(len(program.first) + 1, np.bool_)
+    group = np.full(len(program.first) + 1, -1, np.int64)
+    for code, call in program.calls():
+        barrier[code], group[code] = call.op == "barrier", call.group
+    if barrier.any():
+        for rank in program.groups_of_rank:
+            events = program.events_of(rank)
+            codes = program.code[events]
+            before = np.append(-1, group[codes][:-1])
+            out[events[barrier[codes] & (before != group[codes])]] = True
+    return out
+
+
+def _file(program: Program, rank: int, moved: npt.NDArray[np.bool_], assumptions: Mapping[str, str]) -> Iterator[bytes]:
     """The file of a rank, in passes: one entry per line."""
     inits = [_text({"comms": "init", "pg_id": i, "global_ranks": list(g.members)}) for i, g in enumerate(program.groups)]
     yield ("[" + ",\n".join(inits)).encode("ascii")
     heads: dict[int, str] = {}
-    for _, codes, times in program.chunks_of(rank):
+    for events, codes, times in program.chunks_of(rank):
         if len(heads) > CHUNK:
             heads.clear()
         for code in set(codes) - heads.keys():
@@ -105,12 +130,20 @@ def _file(program: Program, rank: int, assumptions: Mapping[str, str]) -> Iterat
             lines = [f'{heads[code]},"startTime_ns":{time}}}' for code, time in zip(codes, times, strict=True)]
         else:
             lines = [heads[code] + "}" for code in codes]
+        for i in np.flatnonzero(moved[events]).tolist():
+            start = f',"startTime_ns":{times[i]}' if program.timed else ""
+            lines[i] = f"{_text(_set_group(program.call(codes[i])))[:-1]}{start}}},\n{lines[i]}"
         yield (",\n" + ",\n".join(lines)).encode("ascii")
     yield b"]\n"
 
 
 def _text(entry: Mapping[str, Any]) -> str:
     return json.dumps(entry, separators=(",", ":"))
+
+
+def _set_group(call: Call) -> dict[str, Any]:
+    size = {"in_msg_size": 0, "out_msg_size": 0, "dtype": "uint8"}
+    return {"comms": "all_reduce", "pg_id": call.group, "world_size": len(call.members), **size, "sets_group": True}
 
 
 def _entry(call: Call, rank: int) -> dict[str, Any]:

@@ -148,6 +148,8 @@ def _capture(
             rows.refuse("?", Refusal(f"{UNREADABLE}: comms is {shown(entry.get('comms'))}", UNREADABLE), where)
         elif base_name(entry["comms"]) in ("wait", "init", "batch_isend_irecv"):
             rows.skip("wait or set-up entry: no communication of its own")
+        elif entry.get("sets_group") is True and entry.get("in_msg_size") == 0:  # written by `export param` before a barrier
+            rows.skip("wait or set-up entry: no communication of its own")
         else:
             _add(entry, rank, groups, rows, where, times)
     return rows.capture(str(path), "start of the replay", world_size=groups.world, warnings=[*problems, *groups.warnings])
