@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from commcanary_lab.canary.model import Canary
     from commcanary_lab.inspect import diff, iterations, ops, overlap_shares, stragglers
     from commcanary_lab.minimize import baseline, compare_methods, contrast, pareto, reduce, search  # type: ignore[no-redef]
+    from commcanary_lab.replay.run import replay  # type: ignore[no-redef]
     from commcanary_lab.review import compare  # type: ignore[no-redef]
     from commcanary_lab.simulate.ablation import ablate
     from commcanary_lab.simulate.backend import Backend
@@ -56,6 +57,7 @@ __all__ = [
     "pareto",
     "read_canary",
     "reduce",
+    "replay",
     "samples",
     "search",
     "simulate",
@@ -68,8 +70,8 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-#: Packages of the public API; `simulate`, `traffic` and `verify` are also functions (see `_callable`).
-_PACKAGES = ("capture", "samples", "simulate", "traffic", "verify", "views")
+#: Packages of the public API; `replay`, `simulate`, `traffic` and `verify` are also functions (see `_callable`).
+_PACKAGES = ("capture", "replay", "samples", "simulate", "traffic", "verify", "views")
 
 #: Where each public name lives; modules are imported when a name is first used (start-up time, optional dependencies).
 _HOMES = {

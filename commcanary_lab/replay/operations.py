@@ -12,7 +12,7 @@ from commcanary_lab.replay.program import MESSAGES, Program, Step
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "Operation", "prepare", "torch_dtype"]
+__all__ = ["Arena", "Operation", "prepare", "rebind", "torch_dtype"]
 
 #: Starts the operation; the handle is waited for, None means that it is done.
 Start = Callable[[], Any]
@@ -112,18 +112,23 @@ def prepare(program: Program, rank: int, backend: str, arena: Arena, groups: Map
 
 
 def _operation(step: Step, b: Buffers, rank: int, arena: Arena, groups: Mapping[tuple[int, ...], Any]) -> Operation:
+    return _bind(step, b, rank, arena, None if step.op in MESSAGES else groups[step.members])
+
+
+def rebind(operation: Operation, rank: int, arena: Arena) -> Operation:
+    """Return the same operation on other memory."""
+    return _bind(operation.step, operation.buffers, rank, arena, operation.group)
+
+
+def _bind(step: Step, b: Buffers, rank: int, arena: Arena, group: Any) -> Operation:
     at = step.members.index(rank)
     kind = torch_dtype(b.dtype)
     given, got = arena.views(kind, b.sent[at], b.received[at])
-    in_place = step.op in ("all_reduce", "reduce", "broadcast")
-    if in_place:
-        whole = max(b.sent[at], b.received[at])
-        given = got = arena.views(kind, whole, 0)[0]
-    group = None if step.op in MESSAGES else groups[step.members]
+    if step.op in ("all_reduce", "reduce", "broadcast"):  # in place
+        given = got = arena.views(kind, max(b.sent[at], b.received[at]), 0)[0]
     make = _message if step.op in MESSAGES else _COLLECTIVES[step.op]
     start = make(step, b, rank, given, got, group)
-    size = _payload(step, given, got)
-    return Operation(step, b, given, got, start, size, group)
+    return Operation(step, b, given, got, start, _payload(step, given, got), group)
 
 
 def _payload(step: Step, given: torch.Tensor, got: torch.Tensor) -> int:
