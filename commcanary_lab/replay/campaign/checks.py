@@ -69,7 +69,7 @@ def _names(asked: Preregistration, complaints: Complaints) -> None:
     for what, names in (("programs", list(asked.programs)), ("configurations", [c.name for c in asked.configurations])):
         for name in names:
             if not _NAME.fullmatch(name):
-                complaints.add(what, f"{name!r} is no name for a file", "letters, digits, . _ -, at most 64, beginning with a letter or digit")
+                complaints.add(what, f"{name!r} is no name for a file", "up to 64 letters, digits, dots, _ and -")
     for what, names in (
         ("configurations", [c.name for c in asked.configurations]), ("criteria", [c.name for c in asked.criteria]),
         ("rates", [r.name for r in asked.rates]),
@@ -80,7 +80,7 @@ def _names(asked: Preregistration, complaints: Complaints) -> None:
                 complaints.add(what, f"{name!r} occurs {times} times", "give each its own name")
     for criterion in asked.criteria:
         if not criterion.name.strip() or criterion.name.startswith("probe: "):
-            complaints.add("criteria", f"the name {criterion.name!r} cannot be used", "probes have criteria of their own that are called so")
+            complaints.add("criteria", f"the name {criterion.name!r} cannot be used", "the criteria of probes are called so")
 
 
 def _known(name: str, known: Iterable[str], at: str, what: str, complaints: Complaints) -> bool:
@@ -104,7 +104,7 @@ def _configuration(asked: Preregistration, c: Configuration, at: str, complaints
             _range(fault.sample, 0, c.probe.epochs * c.probe.replays - 1, f"{at}.probe.fault.sample", complaints)
             _range(fault.event, 0, 1e12, f"{at}.probe.fault.event", complaints)
     elif c.kind == "probe":
-        complaints.add(f"{at}.probe", "is missing", f"a configuration of kind \"probe\" needs [configurations.probe], or kind = \"measured\"")
+        complaints.add(f"{at}.probe", "is missing, and the kind is probe", 'write [configurations.probe], or kind = "measured"')
     if bool(c.ranking) != bool(c.setting):
         complaints.add(f"{at}.setting", "ranking and setting belong together", "write both, or neither")
 
@@ -173,7 +173,8 @@ def _agreement(asked: Preregistration, complaints: Complaints) -> None:
     for name, settings in others.items():
         if settings != reference:
             odd = sorted(settings ^ reference)
-            complaints.add("agreement", f"{name!r} and {wanted.reference!r} do not rank the same: {', '.join(odd)}", "the same settings for all")
+            what = f"{name!r} and {wanted.reference!r} do not rank the same: {', '.join(odd)}"
+            complaints.add("agreement", what, "the same settings for all")
     for name, times in Counter([*rankings, *(p.name for p in wanted.predictions)]).items():
         if times > 1:
             complaints.add("agreement.predictions", f"{name!r} occurs {times} times", "give each ranking its own name")
@@ -202,7 +203,8 @@ def _criterion(asked: Preregistration, c: Criterion, at: str, complaints: Compla
         return
     names = [x.name for x in asked.configurations]
     sides = asked.sides(c)
-    known = all([_known(s, names, f"{at}.{'control/candidate' if c.compare else 'configuration'}", "configuration", complaints) for s in sides])
+    where = f"{at}.{'control/candidate' if c.compare else 'configuration'}"
+    known = all([_known(s, names, where, "configuration", complaints) for s in sides])
     if c.compare and c.configuration:
         complaints.add(f"{at}.configuration", "two configurations are compared", "leave it out, or leave compare out")
     if c.compare and known and sides[0] == sides[1]:
@@ -286,7 +288,7 @@ def _of_rankings(asked: Preregistration, c: Criterion, at: str, complaints: Comp
     others = [n for n in asked.rankings() if n != asked.agreement.reference] + [p.name for p in asked.agreement.predictions]
     _known(c.ranking, others, f"{at}.ranking", "ranking", complaints)
     if c.metric in AGREEMENT_METRICS[:2] and asked.repetitions < (needed := needed_repetitions(asked.confidence)):
-        complaints.add(f"{at}.metric", f"{asked.repetitions} repetitions give no interval", f"repetitions = {needed}, or a lower confidence")
+        complaints.add(f"{at}.metric", f"{asked.repetitions} repetitions give no interval", f"repetitions = {needed}, or less confidence")
 
 
 def _decision(asked: Preregistration, complaints: Complaints) -> None:

@@ -162,6 +162,7 @@ def _all(*metrics: Metric) -> dict[str, Metric]:
 
 _FIGURES = (*(f"{kind}_p{q}_us" for kind in ("latency", "exposed") for q in (50, 95, 99)), "cycle_min_us", "cycle_p50_us")
 
+
 def _cycle_of_rate(replay: Replay, criterion: Criterion) -> FloatArray:
     """Cycles per second; what a cycle yields is stated in the preregistration and multiplied in by the one who has it."""
     return np.asarray(1e6 / METRICS["fleet_cycle_us"].values(replay, criterion))
@@ -172,14 +173,16 @@ METRICS = _all(
     Metric("cycle_us", "us", True, False, False, True, "time of a cycle on a rank", _per_rank(_cycles)),
     Metric("latency_us", "us", True, False, True, True, "time of an event on a rank, waiting for the others at the barrier excluded",
            _per_rank(lambda c: np.asarray((c["finish_ns"] - c["start_ns"]) / 1000))),
-    Metric("communication_us", "us", True, False, True, True, "time of a rank in events, per cycle", _per_rank(_sums("start_ns", "finish_ns"))),
+    Metric("communication_us", "us", True, False, True, True, "time of a rank in events, per cycle",
+           _per_rank(_sums("start_ns", "finish_ns"))),
     Metric("wait_us", "us", True, False, True, True, "time of a rank at barriers, per cycle", _per_rank(_sums("ready_ns", "start_ns"))),
     Metric("bookkeeping_us", "us", True, False, False, True, "time of the worker itself between two events", _bookkeeping),
     Metric("fleet_cycle_us", "us", False, False, False, True, "time of a cycle on its slowest rank", _of_fleet("cycle_ns")),
     Metric("fleet_latency_us", "us", False, False, True, True, "time of an event from its last arrival", _of_fleet("latency_ns")),
     Metric("fleet_exposed_us", "us", False, False, True, True, "what of that time no compute hid", _of_fleet("exposed_ns")),
     *(Metric(name, "us", False, False, False, False, "the figure of a replay with this name", _figure(name)) for name in _FIGURES),
-    Metric("rate", "per s", False, False, False, True, "stated yield of a cycle over the time of the cycle on its slowest rank", _cycle_of_rate),
+    Metric("rate", "per s", False, False, False, True, "stated yield of a cycle over the time of the cycle on its slowest rank",
+           _cycle_of_rate),
     Metric("launches", "events", True, True, True, False, "events of one cycle on a rank, counted while they ran", _counted("counts")),
     Metric("payload_bytes", "B", True, True, True, False, "bytes (B) of one cycle on a rank", _counted("payload_bytes")),
     Metric("outputs_equal", "outputs", True, True, False, False, "outputs that were right byte for byte, of those that the probe compared",

@@ -61,8 +61,10 @@ def factorise(control: tuple[float, float], candidate: tuple[float, float]) -> R
     Examples
     --------
     >>> factors = factorise((3.9552, 39_350.0), (3.9546, 40_380.0))
-    >>> f"{factors.control:.2f} -> {factors.candidate:.2f} per second ({factors.change_pct:.2f} %), {100 * factors.cycle_share:.1f} % of it the cycle"
-    '100.51 -> 97.93 per second (-2.57 %), 99.4 % of it the cycle'
+    >>> f"{factors.control:.2f} -> {factors.candidate:.2f} per second: {factors.change_pct:.2f} %"
+    '100.51 -> 97.93 per second: -2.57 %'
+    >>> f"{100 * factors.cycle_share:.1f} % of it is the cycle time"
+    '99.4 % of it is the cycle time'
     """
     for value in (*control, *candidate):
         if not (math.isfinite(value) and value > 0):
