@@ -124,7 +124,7 @@ def read_samples(path: Path) -> tuple[dict[str, IntArray], bool]:
                     batches.append(stream.read_next_batch())
             except StopIteration:
                 whole = True
-            except pa.ArrowInvalid:  # the last batch is not complete
+            except (pa.ArrowInvalid, OSError):  # the last batch is not complete
                 whole = False
             # a stream that was not closed ends without its mark of 8 bytes
             file.seek(-8, os.SEEK_END)

@@ -48,11 +48,13 @@ def test_splits_of_a_canary() -> None:
             assert np.array_equal(np.array(step.splits), row[:, 2:6])
 
 
+counts = st.integers(1, 3)
+leaves = st.tuples(st.integers(0, 5), counts)
 grammars = st.recursive(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), min_size=1, max_size=4),
-    lambda inner: st.lists(st.one_of(st.tuples(st.integers(0, 5), st.integers(1, 3)), st.tuples(inner, st.integers(1, 3))), min_size=1, max_size=3),
+    st.lists(leaves, min_size=1, max_size=4),
+    lambda inner: st.lists(leaves | st.tuples(inner, counts), min_size=1, max_size=3),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 @given(grammars)
