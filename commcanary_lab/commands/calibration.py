@@ -110,22 +110,20 @@ def _size(size_bytes: float) -> str:
 
 def _print_fit(found: Fit) -> None:
     s, alpha, rate, half = found.samples, found.alpha_interval_us, found.bandwidth_interval_gb_s, found.half_size_interval_bytes
+    once = max(map(len, s.latencies_us)) == 1
     say(f"{found.cost.op} ({found.cost.algorithm}) on {s.ranks} ranks, {s.origin}: {s.ran_on}")
-    say(
-        f"alpha       {format_us(found.alpha_us)} per step, {found.terms.confidence:.0%} within {format_us(alpha.low)} to {format_us(alpha.high)}"
-    )
+    sure = f"{found.terms.confidence:.0%} within"
+    say(f"alpha       {format_us(found.alpha_us)} per step, {sure} {format_us(alpha.low)} to {format_us(alpha.high)}")
     say(f"bandwidth   {_rate(found.bandwidth_gb_s)} on the busiest link, within {_rate(rate.low)} to {_rate(rate.high)}")
     say(f"half size   {_size(found.half_size_bytes)}, within {_size(half.low)} to {_size(half.high)}: smaller messages are latency-bound")
-    say(f"intervals from resampled {found.uncertainty}; fitted to the {found.statistic} of {s.repetitions} or more repetitions per size"
-        if s.repetitions > 1 else "intervals from resampled residuals; one time per size")  # fmt: skip
-    table(
-        ("B", "bytes", "n", "min us", "p10 us", "median us", "p90 us", "fit us", "residual us", "residual %"),
-        [
-            (format_bytes(r.size_bytes), r.size_bytes, p.count, p.min_us, p.p10_us, p.median_us, p.p90_us, r.predicted_us, r.residual_us,
-             f"{100 * r.relative:+.1f}")
-            for r, p in zip(found.residuals, s.spreads, strict=True)
-        ],
-    )  # fmt: skip
+    of = "the one time of each size" if once else f"the {found.statistic} of {s.repetitions} repetitions"
+    say(f"fitted to {of}; intervals from resampled {found.uncertainty}")
+    spread = ("time us",) if once else ("min us", "p10 us", "median us", "p90 us")
+    rows = []
+    for r, p in zip(found.residuals, s.spreads, strict=True):
+        measured = (r.time_us,) if once else (p.min_us, p.p10_us, p.median_us, p.p90_us)
+        rows.append((format_bytes(r.size_bytes), r.size_bytes, *measured, r.predicted_us, r.residual_us, f"{100 * r.relative:+.1f}"))
+    table(("B", "bytes", *spread, "fit us", "residual us", "residual %"), rows)
     say(f"verdict: {found.verdict} (residuals {found.goodness.rms_relative:.1%} rms, {found.goodness.worst_relative:.1%} at most)")
     for reason in found.reasons:
         say(f"  {reason}")
@@ -222,8 +220,12 @@ def _print_levers(found: Levers, top: int) -> None:
     say(f"alpha {format_us(t.alpha_us)}, {_rate(t.bandwidth_gb_s)}, {t.origin}: {t.source}")
     rows = []
     for r in found.rows[:top]:
-        rows.append((r.op, format_bytes(r.size_bytes), r.ranks, r.count, r.bound, r.call_us, _saved(r.save_bytes_us, r.save_bytes_interval_us),
-                     _saved(r.fuse_us, r.fuse_interval_us), _saved(r.remove_us, r.remove_interval_us)))  # fmt: skip
+        saved = (
+            _saved(r.save_bytes_us, r.save_bytes_interval_us),
+            _saved(r.fuse_us, r.fuse_interval_us),
+            _saved(r.remove_us, r.remove_interval_us),
+        )
+        rows.append((r.op, format_bytes(r.size_bytes), r.ranks, r.count, r.bound, r.call_us, *saved))
     say(f"saved in all calls of a row: {1 - found.keep_share:.0%} fewer bytes, up to {found.fuse} neighbouring calls in one, no calls")
     table(("op", "B", "ranks", "calls", "bound by", "one call us", "fewer bytes", "fused", "removed"), rows)
     if len(found.rows) > top:
