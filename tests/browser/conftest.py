@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 #: A deadline, not a wait: a machine that others use, too, may take ten times as long as an idle one.
 PATIENCE_MS = 120_000
 REQUIRED = os.environ.get("COMMCANARY_LAB_REQUIRE_BROWSER") == "1"
-_FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync"]  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def browser_type_launch_args() -> dict[str, Any]:
         if REQUIRED:
             pytest.fail(f"{reason}, and COMMCANARY_LAB_REQUIRE_BROWSER=1 requires one")
         pytest.skip(reason)
-    return {"executable_path": found, "args": _FLAGS}
+    return {"executable_path": found, "args": FLAGS}
 
 
 @pytest.fixture(scope="session")

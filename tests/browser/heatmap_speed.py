@@ -16,7 +16,8 @@ from tests.browser.pointer import frame_of
 #: Ranks, and the milliseconds that a change of the view may take.
 TARGETS_MS = {512: 250, 2048: 400, 16_384: 300}
 
-_RECORDS = 1_000_000
+#: Records of each job, at least.
+RECORDS = 1_000_000
 
 #: Times from the last change of the heatmap's ranges to the frame that shows them. Above 512 ranks the server sends another image, and
 #: its frame counts; below, the image that is there is drawn anew.
@@ -69,7 +70,7 @@ class Speed:
         )
 
 
-def job(ranks: int, records: int = _RECORDS) -> Trace:
+def job(ranks: int, records: int = RECORDS) -> Trace:
     """Return a job of so many ranks: tensor parallelism of 8, experts of 64, data parallelism of the rest, about `records` records."""
     kinds = {
         "TP": ("all_reduce", np.arange(ranks).reshape(-1, 8)),

@@ -17,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server
+from tests.browser.pointer import drag_until, frame_of, hover_until
 
 #: Colours on the largest canvas of the page; a blank one has at most one.
 _COLORS = """() => {
@@ -31,30 +32,9 @@ _COLORS = """() => {
   return Math.max(...visible.map(count));
 }"""
 
-#: Where the frame of the heatmap is in the window.
-_FRAME = """() => {
-  for (const doc of Bokeh.documents) for (const m of doc._all_models.values()) {
-    if (m.type !== 'Figure' || !m.toolbar.tools.some((t) => t.type === 'BoxSelectTool')) continue;
-    const view = Bokeh.index.find_one_by_id(m.id); if (!view) continue;
-    const box = view.frame.bbox, at = view.canvas_view.el.getBoundingClientRect();
-    return {x: at.left + box.left, y: at.top + box.top, width: box.width, height: box.height};
-  } return null }"""
-
 
 def query_of(page: Any) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
-
-
-def frame_of(page: Any) -> dict[str, float]:
-    """The frame of the heatmap, once the layout has come to rest."""
-    before = None
-    for _ in range(60):
-        now = page.evaluate(_FRAME)
-        if now is not None and now == before:
-            return now
-        before = now
-        page.wait_for_timeout(250)
-    raise AssertionError("the heatmap does not come to rest")
 
 
 def wait_for_colors(page: Any, least: int) -> None:
@@ -95,12 +75,8 @@ def test_heatmap_brush_fills_the_link_table(open_page: Any) -> None:
     expect(table).to_have_count(12)
     frame = frame_of(page)
     x, y, side = frame["x"], frame["y"], frame["width"] / 4
-    page.mouse.move(x + 0.2 * side, y + 0.2 * side)  # row 0, columns 0 to 2
-    page.mouse.down()
-    page.mouse.move(x + 1.5 * side, y + 0.5 * side)
-    page.mouse.move(x + 2.8 * side, y + 0.8 * side)
-    page.mouse.up()
-    expect(page.get_by_text("Links in the box")).to_be_visible()
+    start, end = (x + 0.2 * side, y + 0.2 * side), (x + 2.8 * side, y + 0.8 * side)  # row 0, columns 0 to 2
+    drag_until(page, start, end, page.get_by_text("Links in the box"))
     expect(page.get_by_text(re.compile("Ranks 0 to 0-2: 2 links"))).to_be_visible()
     expect(table).to_have_count(2)
     with page.expect_download() as download:
@@ -114,9 +90,8 @@ def test_hover_says_the_bytes_in_words(open_page: Any) -> None:
     page = open_page("page=traffic&trace=gloo4.json")
     wait_for_colors(page, 5)
     frame = frame_of(page)
-    page.mouse.move(frame["x"] + 1.4 * frame["width"] / 4, frame["y"] + 0.4 * frame["height"] / 4)
-    page.mouse.move(frame["x"] + 1.5 * frame["width"] / 4, frame["y"] + 0.5 * frame["height"] / 4)
     tip = page.locator(".bk-Tooltip:visible").first
+    hover_until(page, (frame["x"] + 1.5 * frame["width"] / 4, frame["y"] + 0.5 * frame["height"] / 4), tip)
     expect(tip).to_contain_text(re.compile(r"from rank.*0.*to rank.*1.*sent.*MiB", re.S))
 
 
