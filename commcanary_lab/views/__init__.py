@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from commcanary_lab.views.ddmin_scrubber import ddmin
     from commcanary_lab.views.error_bounds import errors
     from commcanary_lab.views.fabric_panel import fabric
+    from commcanary_lab.views.fit_chart import fit
     from commcanary_lab.views.heatmap import traffic
     from commcanary_lab.views.lanes import timeline
     from commcanary_lab.views.loop_nest import program
@@ -31,6 +32,7 @@ __all__ = [
     "ddmin",
     "errors",
     "fabric",
+    "fit",
     "methods",
     "ops",
     "pareto",
@@ -53,6 +55,7 @@ _DEFINED_IN = {
     "ddmin": "ddmin_scrubber",
     "errors": "error_bounds",
     "fabric": "fabric_panel",
+    "fit": "fit_chart",
     "methods": "baseline_table",
     "ops": "operations",
     "pareto": "pareto_chart",
