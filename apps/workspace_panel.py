@@ -149,6 +149,6 @@ def counted(kinds: Sequence[str]) -> str:
         if kind == "other":
             parts += [f"{n:,} not recognised"] if n else []
         elif n or kind in ("trace", "canary"):
-            many = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+            many = f"{kind[:-1]}ies" if kind.endswith("ry") else f"{kind}s"
             parts.append(f"{n:,} {kind if n == 1 else many}")
     return ", ".join(parts)

@@ -9,18 +9,18 @@ from commcanary_lab.units import format_bytes
 __all__ = ["KINDS", "Artifact"]
 
 #: Kinds that a workspace can open, and what is none of them.
-KINDS = ("trace", "canary", "report", "comparison", "ledger", "other")
+KINDS = ("trace", "canary", "report", "comparison", "ledger", "replay", "campaign", "other")
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file, or a folder of per-rank files, in a workspace.
+    """A file, a folder of per-rank files, or a directory of evidence in a workspace.
 
     Parameters
     ----------
     name : str
-        Name inside the workspace; unique.
-    kind : {"trace", "canary", "report", "comparison", "ledger", "other"}
+        Name inside the workspace; unique. Evidence in the folders ``replays`` and ``campaigns`` has the folder before it, with a slash.
+    kind : {"trace", "canary", "report", "comparison", "ledger", "replay", "campaign", "other"}
         Recognised by content, never by the name.
     size_bytes : int
         Size on disk; the sum over the files of a folder.

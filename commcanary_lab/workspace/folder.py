@@ -16,10 +16,12 @@ from commcanary_lab.errors import FormatError, InputError, LabError, UsageError
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.workspace.artifact import Artifact
 from commcanary_lab.workspace.cache import ResultCache
+from commcanary_lab.workspace.evidence import CONTAINERS, evidence_stamp
 from commcanary_lab.workspace.recognise import Recognised, recognise
 from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, numbered, safe_name
 
 if TYPE_CHECKING:
+    from commcanary_lab.replay.result import Replay
     from commcanary_lab.review.comparison_file import ComparisonFile
     from commcanary_lab.simulate.report_file import ReportFile
     from commcanary_lab.workspace.ledger_file import LedgerFile
@@ -64,8 +66,14 @@ class Workspace:
 
     def list(self, kind: str | None = None) -> list[Artifact]:
         """Return the artifacts, by name; of one kind if asked for."""
-        found = [a for name in sorted(os.listdir(self.path), key=str.casefold) if (a := self._look(name)) is not None]
+        found = [a for name in self._names() if (a := self._look(name)) is not None]
         return [a for a in found if kind is None or a.kind == kind]
+
+    def _names(self) -> Iterator[str]:
+        """What lies in the folder, and in place of a folder of evidence what lies in that."""
+        for name in sorted(os.listdir(self.path), key=str.casefold):
+            inner = _inside(self.path / name) if name in CONTAINERS else None
+            yield from [name] if inner is None else [f"{name}/{i}" for i in inner]
 
     def get(self, name: str) -> Artifact:
         """Return one artifact.
@@ -82,7 +90,8 @@ class Workspace:
 
     def _look(self, name: str) -> Artifact | None:
         """Hidden files and links that lead out of the folder are no artifacts."""
-        if not name or name.startswith(".") or name != os.path.basename(name) or "\\" in name:
+        folder, _, last = name.rpartition("/")
+        if not last or last.startswith(".") or "\\" in name or folder not in ("", *CONTAINERS):
             return None
         path = self.path / name
         try:
@@ -126,6 +135,16 @@ class Workspace:
     def ledger(self, name: str) -> LedgerFile:
         """Open the ledger of a search or of ddmin; raises like `trace`."""
         return self._open(name, "ledger")
+
+    def replay(self, name: str) -> Replay:
+        """Open the directory of a replay, finished or not; raises like `trace`. Any change of any of its files opens it anew."""
+        artifact = self.get(name)
+        if artifact.kind != "replay":
+            raise UsageError(f"{name!r} is no replay: {artifact.summary}", remedy="choose a replay")
+        from commcanary_lab.replay.result import read_replay
+
+        path = self.path / name
+        return self.cache.get(("replay", name, _walked(path)), lambda: read_replay(path))
 
     def derived(self, name: str, what: str, compute: Callable[[], T]) -> T:
         """Return a result computed from an artifact, from the cache while the file is unchanged.
@@ -195,7 +214,7 @@ class Workspace:
         try:
             write_atomic(path, data)
             kind = recognise(path)
-            if kind.kind == "other":
+            if kind.kind not in OPENERS:
                 raise FormatError(
                     f"not a trace and not a canary: {kind.summary}",
                     file=name,
@@ -214,10 +233,26 @@ def _candidates(name: str) -> Iterator[str]:
         yield numbered(name, number)
 
 
+def _inside(folder: Path) -> list[str] | None:
+    """Names in a folder of evidence; None if it has files of its own, and so is an artifact itself."""
+    if not folder.is_dir():
+        return None
+    with os.scandir(folder) as entries:
+        found = [(e.name, e.is_dir()) for e in entries if not e.name.startswith(".")]
+    return sorted((n for n, _ in found), key=str.casefold) if all(is_dir for _, is_dir in found) else None
+
+
 def _stamp(path: Path) -> tuple[int, int, int]:
     if not path.is_dir():
         info = path.stat()
         return info.st_mtime_ns, info.st_size, 1
+    if (evidence := evidence_stamp(path)) is not None:
+        return evidence
+    return _walked(path)
+
+
+def _walked(path: Path) -> tuple[int, int, int]:
+    """Latest modification, size and number of files of everything in a folder."""
     latest, size, count = path.stat().st_mtime_ns, 0, 0
     for folder, _, files in os.walk(path):
         for file in files:

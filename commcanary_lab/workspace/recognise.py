@@ -10,6 +10,7 @@ import msgspec
 
 from commcanary_lab.errors import LabError
 from commcanary_lab.importers.open import recognise_file
+from commcanary_lab.workspace.evidence import recognise_evidence
 from commcanary_lab.workspace.stated import MARK, Stated, described
 
 __all__ = ["Recognised", "recognise"]
@@ -32,7 +33,7 @@ def recognise(path: Path) -> Recognised:
     Parameters
     ----------
     path : Path
-        A file, or a folder with one file per rank.
+        A file, a folder with one file per rank, or a directory of evidence.
 
     Returns
     -------
@@ -46,6 +47,8 @@ def recognise(path: Path) -> Recognised:
 
 
 def _folder(path: Path) -> Recognised:
+    if (evidence := recognise_evidence(path)) is not None:
+        return Recognised(*evidence)
     files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
     for probe in files[:_MAX_PROBED]:
         found = _file(probe)
