@@ -11,7 +11,15 @@ from pathlib import Path
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import InputError, LabError, Problem
 from commcanary_lab.replay.campaign.manifest import (
-    INPUTS, PROGRAMS, FrozenConfiguration, FrozenProgram, Manifest, configuration_identity, planned_order, python_version, this_tool,
+    INPUTS,
+    PROGRAMS,
+    FrozenConfiguration,
+    FrozenProgram,
+    Manifest,
+    configuration_identity,
+    planned_order,
+    python_version,
+    this_tool,
     torch_version,
 )  # fmt: skip
 from commcanary_lab.replay.campaign.preregistration import Configuration, Criterion, Preregistration

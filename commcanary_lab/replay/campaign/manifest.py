@@ -192,11 +192,9 @@ def configuration_identity(
     """
     probe = msgspec.to_builtins(c.probe) if c.probe is not None else None
     ranks, backend = frozen
-    values = {
-        "program": program.replayed_sha256, "ranks": ranks, "backend": backend, "timing": c.timing, "barrier": c.barrier, "overlap": c.overlap,
-        "skip_unsupported": c.skip_unsupported, "probe": probe, "fabric": c.fabric, "code": code,
-    }  # fmt: skip
-    return sha256_hex(canonical_bytes(values))
+    settings = {"timing": c.timing, "barrier": c.barrier, "overlap": c.overlap, "skip_unsupported": c.skip_unsupported}
+    values = {"program": program.replayed_sha256, "ranks": ranks, "backend": backend, "probe": probe, "fabric": c.fabric, "code": code}
+    return sha256_hex(canonical_bytes(settings | values))
 
 
 def this_tool() -> Tool:
