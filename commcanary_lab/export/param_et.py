@@ -40,7 +40,7 @@ _C_TYPES = {
     "uint8": "unsigned char", "int32": "int", "int64": "long int", "bool": "bool",
 }  # fmt: skip
 _NAMES = {
-    "all_reduce": "all_reduce", "all_gather": "all_gather_base", "reduce_scatter": "reduce_scatter_base", "all_to_all": "all_to_all_single",
+    "all_reduce": "all_reduce", "all_gather": "all_gather_base", "reduce_scatter": "reduce_scatter_base", "all_to_all": "alltoall_base",
     ALL_TO_ALL_V: "all_to_allv", "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "barrier": "barrier",
     "point_to_point": "send",
 }  # fmt: skip
