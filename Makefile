@@ -46,10 +46,11 @@ test-notebooks: venv
 	PANEL_INLINE=True $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=120 -o addopts="" -p no:cacheprovider notebooks
 
 test-browser: venv
-	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" -o filterwarnings="" tests/browser
+	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" -o filterwarnings="" -m "not slow" tests/browser
 
 test-slow: venv
 	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -s -o addopts="-p no:cacheprovider" -o filterwarnings="" -m slow tests/browser
 
 lint: venv
 	$(BIN)/ruff check commcanary_lab apps tests data

@@ -55,7 +55,7 @@ def document(run: dict[str, Any]) -> str:
             b = by_count.get(count)
             cells.append(f"{_seconds(b['stats']['median'])} ({_seconds(b['stats']['min'])})" if b else "")
         lines.append(f"| {group} | {' | '.join(cells)} | {_target(group)} |")
-    lines += ["", *_extra(rows), "", *_peer(rows), "", *_hta(), ""]
+    lines += ["", *_extra(rows), "", *_browser(), "", *_peer(rows), "", *_hta(), ""]
     return "\n".join(lines)
 
 
@@ -115,6 +115,26 @@ def _peer(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
             if b:
                 ours = b["stats"]["median"]
                 lines.append(f"| {group} | {count:,} | {_seconds(theirs)} | {_seconds(ours)} | {theirs / ours:.0f} x |")
+    return lines
+
+
+def _browser() -> list[str]:
+    """Return what docs/measure_browser.py measured last."""
+    measured = json.loads((Path(__file__).parent / "browser_measurements.json").read_text())
+    lines = [
+        "## The heatmap in a browser",
+        "",
+        f"From a change of the view (wheel or drag) to the frame on the screen that shows it, Chromium {measured['chromium']} without a"
+        f" graphics card, server and browser on {measured['cpus']} shared logical CPUs, {measured['changes']} changes on"
+        f" {measured['date']} (`python docs/measure_browser.py`). Each matrix is that of {measured['records']:,} records or some more."
+        " Above 512 ranks the server adds up blocks of ranks for what is in view.",
+        "",
+        "| ranks | links | median | p95 | target |",
+        "|---|---|---|---|---|",
+    ]
+    for row in measured["rows"]:
+        times = " | ".join(_seconds(row[f"{what}_ms"] / 1e3) for what in ("median", "p95"))
+        lines.append(f"| {row['ranks']:,} | {row['links']:,} | {times} | < {_seconds(row['target_ms'] / 1e3)} |")
     return lines
 
 
