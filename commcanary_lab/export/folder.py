@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from commcanary_lab.canonical import canonical_bytes, write_atomic
+from commcanary_lab.canonical import atomic_file, canonical_bytes, write_atomic
 from commcanary_lab.errors import InputError, RefusedError
 
-__all__ = ["MANIFEST", "ExportFolder", "claim_file"]
+__all__ = ["MANIFEST", "ExportFolder", "claim_file", "write_stream"]
 
 #: Says what an export wrote into a folder. Hidden, so that a folder of rank files holds nothing else for its readers.
 MANIFEST = ".commcanary_lab_export.json"
@@ -140,3 +140,39 @@ def claim_file(path: Path, mark: bytes) -> None:
         raise InputError(f"cannot be read: {e}", file=str(path), remedy="name another file") from None
     if not ours:
         raise RefusedError("exists and was not written by this export", file=str(path), remedy="remove it or name another file")
+
+
+def write_stream(target: str | os.PathLike[str] | BinaryIO, mark: bytes, chunks: Iterable[bytes]) -> tuple[Path, ...]:
+    """Write one file atomically, or to a stream.
+
+    Parameters
+    ----------
+    target : path-like or binary stream
+        A file whose name may end in ``.gz``, or a stream.
+    mark : bytes
+        How files of this kind begin: written first, and demanded of a file that is there already.
+    chunks : iterable of bytes
+        The rest.
+
+    Returns
+    -------
+    tuple of Path
+        The file; empty for a stream.
+    """
+    if not isinstance(target, str | os.PathLike):
+        target.write(mark)
+        for chunk in chunks:
+            target.write(chunk)
+        return ()
+    path = Path(target)
+    claim_file(path, mark)
+    with atomic_file(path) as f:
+        if path.suffix == ".gz":
+            import gzip
+
+            # no name and no time in the header: the same content gives the same bytes
+            with gzip.GzipFile(filename="", mode="wb", fileobj=f, compresslevel=6, mtime=0) as packed:
+                write_stream(packed, mark, chunks)  # type: ignore[arg-type]
+        else:
+            write_stream(f, mark, chunks)
+    return (path,)
