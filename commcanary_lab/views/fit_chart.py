@@ -145,7 +145,7 @@ def _axis(f: Any, result: Fit) -> None:
 
 def time_figure(result: Fit) -> Any:
     """Return time against size, both logarithmic, as a Bokeh figure."""
-    from bokeh.models import ColumnDataSource, HoverTool, Range1d
+    from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, Range1d
 
     low, high = _x_range(result)
     f = frame(340, tools="pan,box_zoom,reset,save", x_axis_type="log", y_axis_type="log", x_range=Range1d(low, high), min_border_left=_LEFT)
@@ -185,6 +185,7 @@ def time_figure(result: Fit) -> Any:
         guide(f, "height", result.half_size_bytes)
         _half_label(f, result)
     _axis(f, result)
+    f.yaxis.ticker = FixedTicker(ticks=[m * 10.0**e for e in range(-3, 10) for m in (1, 2, 5)])
     f.yaxis.formatter = _log_time_ticks()
     f.xaxis.visible = False
     return f
@@ -211,7 +212,7 @@ def residual_figure(result: Fit) -> Any:
 
     low, high = _x_range(result)
     rows = [r for r in result.residuals if r.size_bytes > 0]
-    reach = max(5.0, 110 * max(abs(r.relative) for r in rows))
+    reach = max(5.0, 125 * max(abs(r.relative) for r in rows))
     f = frame(150, x_axis_type="log", x_range=Range1d(low, high), y_range=Range1d(-reach, reach), min_border_left=_LEFT)
     f.add_layout(Span(location=0, dimension="width", line_color=_LINE, line_width=2))
     source = ColumnDataSource(
