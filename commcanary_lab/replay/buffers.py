@@ -90,7 +90,7 @@ def buffers(step: Step, backend: str) -> Buffers:
         changes.append(f"{step.size_bytes} B grow to {chunk * width * parts} B, a whole number of {dtype} elements per rank")
     whole = chunk * parts
     sent, received = _counts(step, chunk, whole, k)
-    return Buffers(dtype, _reduction(step, dtype, changes) if reduces else "sum", sent, received, None, tuple(changes))
+    return Buffers(dtype, _reduction(step, dtype, backend, changes) if reduces else "sum", sent, received, None, tuple(changes))
 
 
 def _carrier(step: Step, backend: str, reduces: bool, changes: list[str]) -> str:
@@ -111,14 +111,17 @@ def _carrier(step: Step, backend: str, reduces: bool, changes: list[str]) -> str
     return carrier
 
 
-def _reduction(step: Step, dtype: str, changes: list[str]) -> str:
+def _reduction(step: Step, dtype: str, backend: str, changes: list[str]) -> str:
     reduction = step.reduction or "sum"
     if reduction not in ("sum", "avg", "min", "max", "product"):
         changes.append(f"reduction {reduction!r} runs as sum")
         return "sum"
     if reduction == "avg" and dtype in _INTEGERS:
         changes.append(f"the average of {dtype} runs as sum")
-        return "sum"
+        reduction = "sum"
+    if reduction == "sum" and dtype == "bool" and backend == "gloo":
+        changes.append("the sum of bool runs as max: gloo adds the bytes of a bool, and true becomes 2")
+        return "max"
     if reduction in ("min", "max", "product") and dtype.startswith("complex"):
         changes.append(f"the {reduction} of {dtype} runs as sum")
         return "sum"

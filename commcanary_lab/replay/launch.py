@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import Event
 
 from commcanary_lab.capture.processes import end_all, how_ended, is_running, new_mark, terminable
-from commcanary_lab.errors import FormatError, MissingExtraError
+from commcanary_lab.errors import FormatError, MissingExtraError, UsageError
 from commcanary_lab.replay.spec import RankMarker, ReplaySpec, RunState, marker_path, read_document
 
-__all__ = ["batch_script", "need_torch", "run_ranks", "torchrun", "worker_command"]
+__all__ = ["batch_script", "check_nodes", "need_torch", "run_ranks", "torchrun", "worker_command"]
 
 _POLL_S = 0.02
 LOG = "log.txt"
@@ -199,6 +199,17 @@ srun --kill-on-bad-exit=1 python -m torch.distributed.run \\
 """
 
 
+def check_nodes(ranks: int, nodes: int) -> None:
+    """Refuse a number of nodes over which the ranks do not spread evenly.
+
+    Raises
+    ------
+    UsageError
+    """
+    if nodes < 1 or ranks % nodes:
+        raise UsageError(f"{ranks} ranks do not spread evenly over {nodes} nodes", remedy="choose a divisor of the ranks")
+
+
 def batch_script(spec: ReplaySpec, nodes: int, name: str = "replay.sbatch") -> str:
     """Return a Slurm batch script that runs a prepared directory on several nodes.
 
@@ -217,10 +228,7 @@ def batch_script(spec: ReplaySpec, nodes: int, name: str = "replay.sbatch") -> s
     >>> "--nnodes 2 --nproc-per-node 8" in batch_script(spec, 2)
     True
     """
-    from commcanary_lab.errors import UsageError
-
-    if nodes < 1 or spec.ranks % nodes:
-        raise UsageError(f"{spec.ranks} ranks do not spread evenly over {nodes} nodes", remedy="choose a divisor of the ranks")
+    check_nodes(spec.ranks, nodes)
     per_node = spec.ranks // nodes
     gpus = f"#SBATCH --gpus-per-node={per_node}" if spec.backend == "nccl" else f"#SBATCH --cpus-per-task={per_node}"
     minutes = max(1, -(-int(spec.timeout_s) // 60) + 1)

@@ -93,11 +93,11 @@ def _arbitrary(dtype: str, key: int, n: int) -> Bytes:
 def _whole_numbers(b: Buffers, key: int, n: int, k: int, at: int) -> npt.NDArray[np.int64]:
     """Whole numbers whose reduction over k ranks is exact: bfloat16 has 8 significant bits, so sums stay within 256."""
     lanes = _words(key, -(-n // 8)).view(np.uint8)[:n].astype(np.int64)
+    if b.dtype == "bool":
+        return (lanes & 1).astype(np.int64)
     if b.reduction == "product":
         # at most a factor of 2 on a few ranks: each of 64 consecutive hash values doubles once
         return np.where(lanes < 4, np.int64(2), np.int64(1))
-    if b.dtype == "bool":
-        return (lanes & 1).astype(np.int64)
     reach = max(1, min(100, 128 // k)) if b.reduction in ("sum", "avg") else 100
     small = lanes % (2 * reach + 1) - reach
     if b.reduction == "avg":  # one rank gives a multiple of k, the others 0: sum and average are exact

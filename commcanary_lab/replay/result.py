@@ -24,6 +24,7 @@ from commcanary_lab.units import format_ns
 __all__ = ["LatencyRow", "ProbeVerdict", "RankRow", "Replay", "read_replay"]
 
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,28 @@ class LatencyRow:
 
 @dataclass(frozen=True)
 class RankRow:
-    """Times of one rank."""
+    """Times of one rank, over its measured iterations; microseconds.
+
+    Parameters
+    ----------
+    rank, events : int
+        Which, and how many samples it has.
+    p50_us, p99_us : float
+        Quantiles of the time in an operation.
+    inside_us, wait_us, between_us : float
+        Sums: in operations, at the barriers before them, and between the end of one and the barrier of the next. The last is the worker's
+        own time, and not a number where gaps were preserved: then the worker waits on purpose.
+    bookkeeping_p50_us : float
+        Median of that per event.
+    """
 
     rank: int
     events: int
     p50_us: float
     p99_us: float
+    inside_us: float
     wait_us: float
+    between_us: float
     bookkeeping_p50_us: float
 
 
@@ -261,15 +277,19 @@ class Replay:
         return np.asarray((c["ready_ns"][keep][1:] - c["finish_ns"][keep][:-1])[same], np.int64)
 
     @cached_property
+    def kinds(self) -> dict[tuple[str, int, int], BoolArray]:
+        """Operation, size and ranks that take part, each with the events that are so: a mask over `events`."""
+        numbers: dict[tuple[str, int, int], list[int]] = {}
+        for number, step in enumerate(self.program.steps):
+            if step is not None:
+                numbers.setdefault((step.op, step.size_bytes, len(step.participants)), []).append(number)
+        return {kind: np.isin(self.steps, of) for kind, of in numbers.items()}
+
+    @cached_property
     def latencies(self) -> tuple[LatencyRow, ...]:
         """Latencies by operation, size and group size, longest share first."""
         out = []
-        kinds: dict[tuple[str, int, int], list[int]] = {}
-        for number, step in enumerate(self.program.steps):
-            if step is not None:
-                kinds.setdefault((step.op, step.size_bytes, len(step.participants)), []).append(number)
-        for (op, size, k), numbers in kinds.items():
-            of = np.isin(self.steps, numbers)
+        for (op, size, k), of in self.kinds.items():
             values = self.latency_ns[:, of] / 1000
             if values.size:
                 low, p10, p50, p95, p99 = (float(v) for v in np.quantile(values, [0, 0.1, 0.5, 0.95, 0.99]))
@@ -286,8 +306,11 @@ class Replay:
                 continue
             inside = (c["finish_ns"] - c["start_ns"])[keep] / 1000
             wait = float((c["start_ns"] - c["ready_ns"])[keep].sum() / 1000)
-            own = float(np.median(self.bookkeeping_ns(rank)) / 1000) if self.spec.timing == "back_to_back" else float("nan")
-            out.append(RankRow(rank, int(keep.sum()), float(np.median(inside)), float(np.quantile(inside, 0.99)), wait, own))
+            between, median = float("nan"), float("nan")
+            if self.spec.timing == "back_to_back" and len(own := self.bookkeeping_ns(rank) / 1000):
+                between, median = float(own.sum()), float(np.median(own))
+            p50, p99 = (float(q) for q in np.quantile(inside, [0.5, 0.99]))
+            out.append(RankRow(rank, int(keep.sum()), p50, p99, float(inside.sum()), wait, between, median))
         return tuple(out)
 
     @cached_property

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import UsageError
 from commcanary_lab.replay.evidence import new_directory, seal
-from commcanary_lab.replay.launch import batch_script, need_torch, run_ranks, torchrun, worker_command
+from commcanary_lab.replay.launch import batch_script, check_nodes, need_torch, run_ranks, torchrun, worker_command
 from commcanary_lab.replay.probe import check_fault
 from commcanary_lab.replay.program import Program
 from commcanary_lab.replay.progress import ReplayProgress, read_progress
@@ -89,6 +89,8 @@ def prepare(
     kind = choose_backend(backend, program.size) if nodes is None else ("gloo" if backend == "gloo" else "nccl")
     if probe is not None and probe.mode != "eager" and kind != "nccl":
         raise UsageError(f"the probe mode {probe.mode!r} captures CUDA graphs", remedy="use eager, or run on GPUs")
+    if nodes is not None:
+        check_nodes(program.size, nodes)
     place = new_directory(directory)
     name, digest = write_source(source, place)
     spec = ReplaySpec(name, digest, program.size, program.source_ranks, kind, **options)
