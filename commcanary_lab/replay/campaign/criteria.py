@@ -259,10 +259,9 @@ def _told(criterion: Criterion, sides: Sequence[str]) -> str:
     """Name the metric for people: ``cycle_us p50, every_rank, control - candidate``."""
     metric = METRICS[criterion.metric]
     parts = [criterion.metric if criterion.metric != "rate" else criterion.rate]
-    if criterion.op or criterion.size_bytes is not None:
-        parts.append(
-            "of " + " ".join(filter(None, (criterion.op, f"{criterion.size_bytes} B" if criterion.size_bytes is not None else "")))
-        )
+    size = "" if criterion.size_bytes is None else f"{criterion.size_bytes} B"
+    if criterion.op or size:
+        parts.append("of " + " ".join(filter(None, (criterion.op, size))))
     if metric.sampled:
         parts.append(criterion.statistic)
     text = " ".join(parts)
@@ -288,5 +287,6 @@ def boundary_text(criterion: Criterion) -> str:
     """
     if criterion.all:
         return "all"
-    parts = [f"{sign} {value:,g}" for sign, value in ((">=", criterion.at_least), ("<=", criterion.at_most), ("=", criterion.equals)) if value is not None]  # fmt: skip
+    ends = ((">=", criterion.at_least), ("<=", criterion.at_most), ("=", criterion.equals))
+    parts = [f"{sign} {value:,g}" for sign, value in ends if value is not None]
     return " and ".join(parts)

@@ -8,14 +8,13 @@ import numpy as np
 
 from commcanary_lab.replay.calibration.resample import Interval
 from commcanary_lab.replay.campaign.criteria import Runs, find
-from commcanary_lab.replay.campaign.freeze import audit_of_program, audit_text
+from commcanary_lab.replay.campaign.freeze import audit_of_program, audit_text, open_program_file, program_of
 from commcanary_lab.replay.campaign.metrics import AGREEMENT_METRICS
 from commcanary_lab.replay.campaign.outcome import Decided, FactorsLine, Finding, Outcome, RunLine
-from commcanary_lab.replay.campaign.preregistration import Configuration, Criterion, Decision, Rate
+from commcanary_lab.replay.campaign.preregistration import Configuration, Criterion, Decision, Preregistration, Rate
 from commcanary_lab.replay.campaign.rankings import find_ranking, ranking_lines
 from commcanary_lab.replay.campaign.rate import factorise
 from commcanary_lab.replay.campaign.record import Record
-from commcanary_lab.replay.program import Program
 from commcanary_lab.replay.result import Replay
 
 __all__ = ["audit_of_run", "decide", "evaluate", "run_line"]
@@ -55,36 +54,32 @@ def run_line(record: Record, number: int) -> RunLine:
     )  # fmt: skip
 
 
-def audit_of_run(record: Record, configuration: Configuration, replay: Replay) -> list[str]:
+def audit_of_run(asked: Preregistration, configuration: Configuration, replay: Replay) -> list[str]:
     """Return where the counts of a run are not the pinned ones, or not those of its program."""
     out = [f"{configuration.name}, {text}" for text in replay.count_differences]
-    for audit in record.asked.audits:
+    for audit in asked.audits:
         if audit.configurations and configuration.name not in audit.configurations:
             continue
         for marker in replay.markers:
-            if (
-                marker is not None
-                and marker.status == "pass"
-                and (text := audit_text(configuration.name, marker.rank, marker.counts, audit.counts))
-            ):
+            if marker is None or marker.status != "pass":
+                continue
+            if text := audit_text(configuration.name, marker.rank, marker.counts, audit.counts):
                 out.append(text)
     return out
 
 
 def _audits(record: Record) -> tuple[list[str], dict[str, str]]:
     """All differences of counts, and the first of each configuration: of the programs, then of the runs."""
-    from commcanary_lab.replay.campaign.freeze import open_program_file
-
     found: list[tuple[str, str]] = []
     if record.asked.audits:
         sources = {name: open_program_file(record.directory / p.file) for name, p in record.manifest.programs.items()}
         for c in record.asked.configurations:
-            program = Program.of(sources[record.asked.program_of(c)], c.ranks, skip_unsupported=c.skip_unsupported)
+            program = program_of(record.asked, sources, c)
             found += [(c.name, text) for text in audit_of_program(record.asked, c, program)]
     order = {p.run: p for p in record.manifest.order}
     for number, replay in record.replays.items():
         c = record.configuration(order[number])
-        found += [(c.name, text) for text in audit_of_run(record, c, replay)]
+        found += [(c.name, text) for text in audit_of_run(record.asked, c, replay)]
     disputed: dict[str, str] = {}
     for name, text in found:
         disputed.setdefault(name, f"counts differ: {text}")

@@ -24,6 +24,7 @@ from commcanary_lab.replay.campaign.manifest import (
 )  # fmt: skip
 from commcanary_lab.replay.campaign.preregistration import Configuration, Criterion, Preregistration
 from commcanary_lab.replay.campaign.read import parse_preregistration
+from commcanary_lab.replay.fabric_spec import fabric_from
 from commcanary_lab.replay.launch import need_torch
 from commcanary_lab.replay.probe import check_fault
 from commcanary_lab.replay.program import Program
@@ -172,9 +173,12 @@ def _configuration(
         program = program_of(asked, sources, c)
         if c.probe is not None and c.probe.fault is not None:
             check_fault(program, c.probe.fault, c.probe.epochs * c.probe.replays)
-        backend = choose_backend(c.backend, program.size)
+        if c.fabric is not None:
+            fabric_from(c.fabric)
+        backend = choose_backend("gloo" if c.fabric is not None and c.backend == "auto" else c.backend, program.size)
     except LabError as error:
-        problems += [Problem(p.what, file=file, field=f"configurations[{c.name}]", remedy=p.remedy) for p in error.problems]
+        at = f"configurations[{c.name}]"
+        problems += [Problem(p.what, file=file, field=f"{at}.fabric.{p.field}" if p.field else at, remedy=p.remedy) for p in error.problems]
         return None
     if c.probe is not None and c.probe.mode != "eager" and backend != "nccl":
         what = f"the probe mode {c.probe.mode!r} captures CUDA graphs"

@@ -25,11 +25,7 @@ MANIFEST, PREREGISTRATION, DECISION, JOURNAL, STOP = "manifest.json", "preregist
 PROGRAMS, INPUTS, RUNS = "programs", "inputs", "runs"
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class Tool(_Document):
+class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The code that runs.
 
     Parameters
@@ -50,7 +46,7 @@ class Tool(_Document):
     sources_sha256: str
 
 
-class FrozenProgram(_Document):
+class FrozenProgram(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A program as it was when the campaign began.
 
     Parameters
@@ -74,7 +70,7 @@ class FrozenProgram(_Document):
     events: int
 
 
-class FrozenConfiguration(_Document):
+class FrozenConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A configuration with everything that was left to the machine.
 
     Parameters
@@ -96,7 +92,7 @@ class FrozenConfiguration(_Document):
     identity: str
 
 
-class PlannedRun(_Document):
+class PlannedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One run.
 
     Parameters
@@ -119,7 +115,7 @@ class PlannedRun(_Document):
         return f"{RUNS}/{self.run:04d}-{self.configuration}"
 
 
-class Manifest(_Document):
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole identity; nothing in it depends on the time of day or on the place.
 
     Parameters

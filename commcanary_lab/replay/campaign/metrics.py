@@ -66,7 +66,7 @@ def reduce_samples(values: FloatArray, statistic: str, axis: int | None = None) 
         return np.asarray(np.nan)
     if statistic.startswith("p"):
         return np.asarray(np.quantile(values, int(statistic[1:]) / 100, axis=axis))
-    return np.asarray({"min": np.min, "max": np.max, "mean": np.mean, "sum": np.sum}[statistic](values, axis=axis))
+    return np.asarray(getattr(np, statistic)(values, axis=axis))
 
 
 def run_values(replay: Replay, criterion: Criterion) -> FloatArray:

@@ -11,11 +11,7 @@ __all__ = ["Decided", "FactorsLine", "Finding", "Outcome", "RankingLine", "RunLi
 Verdict = Literal["pass", "fail", "inconclusive", "incomparable"]
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class Finding(_Document):
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a criterion says.
 
     Parameters
@@ -58,7 +54,7 @@ class Finding(_Document):
     required: bool = True
 
 
-class RunLine(_Document):
+class RunLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One run that took place.
 
     Parameters
@@ -88,7 +84,7 @@ class RunLine(_Document):
     metrics: dict[str, float]
 
 
-class FactorsLine(_Document):
+class FactorsLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A rate, taken apart.
 
     Parameters
@@ -126,7 +122,7 @@ class FactorsLine(_Document):
     high: float | None = None
 
 
-class RankingLine(_Document):
+class RankingLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A ranking against the reference.
 
     Parameters
@@ -174,7 +170,7 @@ class RankingLine(_Document):
     reference_program_bytes: int
 
 
-class Stop(_Document):
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Why a campaign ended before its last run, written when it did.
 
     Parameters
@@ -194,7 +190,7 @@ class Stop(_Document):
     format: Literal["commcanary.stop.v1"] = "commcanary.stop.v1"
 
 
-class Outcome(_Document):
+class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The decision and everything it rests on.
 
     Parameters
@@ -254,7 +250,7 @@ class Outcome(_Document):
         return 0 if self.decision == "pass" else 1
 
 
-class Decided(_Document):
+class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A decision without its grounds."""
 
     decision: Verdict

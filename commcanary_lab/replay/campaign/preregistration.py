@@ -36,11 +36,7 @@ def aggregates() -> tuple[str, ...]:
 STATISTICS = ("min", "max", "mean", *_QUANTILES)
 
 
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    pass
-
-
-class ProbeTable(_Table):
+class ProbeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """How data are checked; as `ProbeAsked`."""
 
     epochs: int = 1
@@ -53,7 +49,7 @@ class ProbeTable(_Table):
         return ProbeAsked(self.epochs, self.replays, self.mode, self.fault)
 
 
-class Configuration(_Table):
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """One way to run a program.
 
     Parameters
@@ -98,7 +94,7 @@ class Configuration(_Table):
     setting: str = ""
 
 
-class Audit(_Table):
+class Audit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Counts that must be what they are said to be, on every rank that takes part; another count ends the campaign as incomparable.
 
     Parameters
@@ -116,7 +112,7 @@ class Audit(_Table):
     configurations: tuple[str, ...] = ()
 
 
-class Rate(_Table):
+class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A rate that is so much per cycle over the cycle time: tokens per second.
 
     Parameters
@@ -131,7 +127,7 @@ class Rate(_Table):
     per_cycle: dict[str, float]
 
 
-class Criterion(_Table):
+class Criterion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """One question with a boundary.
 
     Parameters
@@ -194,7 +190,7 @@ class Criterion(_Table):
     required: bool = True
 
 
-class Prediction(_Table):
+class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A ranking that is not measured here.
 
     Parameters
@@ -212,7 +208,7 @@ class Prediction(_Table):
     values: dict[str, float]
 
 
-class Agreement(_Table):
+class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Do other rankings of the settings say what the reference says?
 
     Parameters
@@ -233,7 +229,7 @@ class Agreement(_Table):
     predictions: tuple[Prediction, ...] = ()
 
 
-class Decision(_Table):
+class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """How the verdicts of the required criteria become one.
 
     Parameters
@@ -248,7 +244,7 @@ class Decision(_Table):
     minimum: int | None = None
 
 
-class Preregistration(_Table):
+class Preregistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A whole preregistration.
 
     Parameters

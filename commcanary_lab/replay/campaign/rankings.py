@@ -97,7 +97,7 @@ def find_ranking(criterion: Criterion, runs: Runs, lines: Sequence[RankingLine])
     if value is None:
         return msgspec.structs.replace(blank, reason="one of the rankings is all ties")
     blank = msgspec.structs.replace(
-        blank, value=value, total=line.pairs if criterion.metric == "pair_agreement" else None,
+        blank, value=value, total=None if criterion.metric in ("pair_agreement", "kendall_tau_b") else line.pairs,
         low=interval.low if interval else None, high=interval.high if interval else None,
     )  # fmt: skip
     if len(rounds) < asked.repetitions:

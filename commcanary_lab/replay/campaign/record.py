@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from commcanary_lab.errors import FormatError
 from commcanary_lab.replay.campaign.manifest import MANIFEST, PREREGISTRATION, STOP, Manifest, PlannedRun
@@ -76,12 +77,11 @@ def planned_spec(manifest: Manifest, asked: Preregistration, planned: PlannedRun
     c = asked.configuration(planned.configuration)
     frozen = manifest.configurations[c.name]
     program = manifest.programs[frozen.program]
-    return ReplaySpec(
-        program.replayed, program.replayed_sha256, frozen.ranks, source_ranks, frozen.backend, **options_of(asked, c, planned)
-    )  # type: ignore[arg-type]
+    options = options_of(asked, c, planned)
+    return ReplaySpec(program.replayed, program.replayed_sha256, frozen.ranks, source_ranks, frozen.backend, **options)
 
 
-def options_of(asked: Preregistration, c: Configuration, planned: PlannedRun) -> dict[str, object]:
+def options_of(asked: Preregistration, c: Configuration, planned: PlannedRun) -> dict[str, Any]:
     """Return the options with which a configuration is replayed."""
     measured = c.kind == "measured"
     return {
