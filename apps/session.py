@@ -77,7 +77,7 @@ class Session(param.Parameterized):
     def open(self, name: str) -> None:
         """Open an artifact; a trace brings the canary that its name says was compiled from it, and the other way round.
 
-        Documents open on the page that shows them: reports and comparisons in Review, ledgers in Minimise.
+        Documents open on the page that shows them: reports and comparisons in Review, ledgers in Minimise, evidence in Replay.
         """
         kind = self.workspace.get(name).kind
         if kind == "trace":
@@ -95,6 +95,9 @@ class Session(param.Parameterized):
             self.param.update(options={**self.options, "comparison": (name,)}, page="review")
         elif kind == "ledger":
             self.param.update(options={**self.options, "ledger": (name,)}, page="minimise")
+        elif kind in ("replay", "campaign"):
+            self.param.update(options={**self.options, kind: (name.removeprefix(f"{kind}s/"),)}, page="replay")
+            self.param.trigger("page")  # the page may be open with another one
 
     def changed(self) -> None:
         """Say that the workspace has changed."""

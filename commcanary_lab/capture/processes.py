@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["end_all", "how_ended", "is_running", "new_mark", "terminable"]
+__all__ = ["end_all", "how_ended", "is_running", "marked", "new_mark", "terminable"]
 
 #: Marks every process of one launch, so that none is left behind.
 _MARK = "COMMCANARY_LAB_LAUNCH_ID"
@@ -64,12 +64,12 @@ def end_all(processes: Sequence[subprocess.Popen[Any]], mark: str) -> None:
     for sign, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
         for process in processes:
             _signal_group(process.pid, sign)
-        for pid in _marked(mark):
+        for pid in marked(mark):
             _signal(pid, sign)
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             ended = [process.poll() is not None for process in processes]  # reaps them
-            if all(ended) and not _marked(mark):
+            if all(ended) and not marked(mark):
                 return
             time.sleep(0.02)
 
@@ -84,9 +84,9 @@ def _signal(pid: int, sign: int) -> None:
         os.kill(pid, sign)
 
 
-def _marked(mark: str) -> list[int]:
-    """Living processes that carry the mark in their environment. Linux only; elsewhere the process group has to do."""
-    wanted = f"{_MARK}={mark}".encode()
+def marked(mark: str, variable: str = _MARK) -> list[int]:
+    """Return living processes that carry the mark in a variable of their environment. Linux only; elsewhere there are none."""
+    wanted = f"{variable}={mark}".encode()
     out: list[int] = []
     try:
         entries = [e for e in os.listdir("/proc") if e.isdigit()]

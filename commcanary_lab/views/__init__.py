@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from commcanary_lab.views.operations import ops
     from commcanary_lab.views.pareto_chart import pareto
     from commcanary_lab.views.ranking_matrix import ranking
+    from commcanary_lab.views.replay_view import replay
     from commcanary_lab.views.search_scatter import search
     from commcanary_lab.views.sources_table import sources
     from commcanary_lab.views.status_chips import statuses
@@ -38,6 +39,7 @@ __all__ = [
     "pareto",
     "program",
     "ranking",
+    "replay",
     "search",
     "sources",
     "statuses",
@@ -61,6 +63,7 @@ _DEFINED_IN = {
     "pareto": "pareto_chart",
     "program": "loop_nest",
     "ranking": "ranking_matrix",
+    "replay": "replay_view",
     "search": "search_scatter",
     "sources": "sources_table",
     "statuses": "status_chips",
