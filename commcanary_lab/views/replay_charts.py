@@ -126,14 +126,14 @@ def rank_parts(rows: Sequence[RankRow], iterations: int) -> tuple[Any, list[str]
     place = np.arange(n)[::-1] if flat else np.arange(n)
     across, along = Range1d(-0.6, n - 0.4), Range1d(0, top)
     f = frame(26 * n + 66 if flat else 260, **({"x_range": along, "y_range": across} if flat else {"x_range": across, "y_range": along}))
-    begin = np.zeros(n)
+    begin, whole = np.zeros(n), np.maximum(ends[-1], 1e-12)
     for (name, values), end in zip(per.items(), ends, strict=True):
         low, high = ("left", "right") if flat else ("bottom", "top")
         side_a, side_b = ("bottom", "top") if flat else ("left", "right")
         half = 0.34 if flat else 0.45
         source = ColumnDataSource({
             low: begin, high: end, side_a: place - half, side_b: place + half, "rank": [str(r.rank) for r in rows],
-            "words": [format_us(v) for v in values.tolist()], "part": [f"{100 * v:.3g} %" for v in (values / np.maximum(ends[-1], 1e-12)).tolist()],
+            "words": [format_us(v) for v in values.tolist()], "part": [f"{s:.3g} %" for s in (100 * values / whole).tolist()],
         })  # fmt: skip
         bars = f.quad(left="left", right="right", bottom="bottom", top="top", source=source, fill_color=RANK_PARTS[name], line_color=None)
         f.add_tools(HoverTool(renderers=[bars], tooltips=[("rank", "@rank"), (name, "@words"), ("of its time", "@part")]))

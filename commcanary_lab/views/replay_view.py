@@ -144,8 +144,8 @@ class ReplayView:
 
     def _table_card(self) -> Any:
         text = (
-            "Over all ranks and measured iterations, largest share of the time first. Spread: how much the median changes from iteration to "
-            "iteration, standard deviation over mean"
+            "Over all ranks and measured iterations, largest share of the time first. Spread: how much the median changes between "
+            "iterations, standard deviation over mean"
         )
         save = download(lambda: operations_frame(self.result, self.model).to_csv(index=False), "replay_operations.csv")
         head = panel().Row(html(title_html("Every operation", text)), save, sizing_mode="stretch_width", margin=0)
@@ -184,8 +184,8 @@ def operations_frame(result: Replay, model: Modelled | None = None) -> pd.DataFr
 
     rows = [
         {
-            "operation": r.op, "size_bytes": float(r.size_bytes), "ranks": r.ranks, "count": r.count, "min_us": r.min_us, "p10_us": r.p10_us,
-            "p50_us": r.p50_us, "p95_us": r.p95_us, "p99_us": r.p99_us, "spread": r.spread,
+            "operation": r.op, "size_bytes": float(r.size_bytes), "ranks": r.ranks, "count": r.count,
+            "min_us": r.min_us, "p10_us": r.p10_us, "p50_us": r.p50_us, "p95_us": r.p95_us, "p99_us": r.p99_us, "spread": r.spread,
             "model_p50_us": float("nan") if model is None else model.kind_us((r.op, r.size_bytes, r.ranks)),
         }
         for r in result.latencies

@@ -30,7 +30,7 @@ def times_text(ratio: float) -> str:
     Examples
     --------
     >>> times_text(31.6), times_text(1.04), times_text(0.25), times_text(1.4)
-    ('32 times that', 'about that', 'a 4th of that', '40 % more')
+    ('32 times that', 'about that', 'a quarter of that', '40 % more')
     """
     if 0.93 <= ratio <= 1.07:
         return "about that"
@@ -38,11 +38,11 @@ def times_text(ratio: float) -> str:
         return f"{ratio:,.0f} times that" if ratio >= 9.5 else f"{ratio:.1f} times that"
     if ratio > 1:
         return f"{100 * (ratio - 1):.0f} % more"
-    return f"{100 * (1 - ratio):.0f} % less" if ratio > 0.5 else f"a {_ordinal(round(1 / ratio))} of that"
+    return f"{100 * (1 - ratio):.0f} % less" if ratio > 0.5 else f"{_part(round(1 / ratio))} of that"
 
 
-def _ordinal(n: int) -> str:
-    return {2: "half", 3: "third", 4: "4th"}.get(n, f"{n:,}th")
+def _part(n: int) -> str:
+    return {2: "half", 3: "a third", 4: "a quarter"}.get(n, f"a {n:,}th")
 
 
 def ended_text(result: Replay) -> str:
@@ -57,10 +57,9 @@ def answer(result: Replay, model: Modelled | None = None) -> str:
     """Return one sentence on what was measured, with ``<b>``; text of the source is escaped."""
     where = escape(ran_text(result))
     if result.status != "done":
-        kept = f"{result.iterations:,} measured iteration{'s' * (result.iterations != 1)} of {result.spec.iterations:,} are complete on all ranks"
-        return (
-            f"<b>{escape(ended_text(result))}</b>. It ran on {where}; {kept if result.iterations else 'nothing was measured on all ranks'}."
-        )
+        n, asked = result.iterations, result.spec.iterations
+        kept = f"{n:,} of {asked:,} iterations were measured on all ranks" if n else "nothing was measured on all ranks"
+        return f"<b>{escape(ended_text(result))}</b>. It was to run on {where}; {kept}."
     m = result.metrics
     if not m:
         return f"<b>Nothing was measured</b> on {where}: no event of the program runs there."
