@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Literal
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -104,9 +106,9 @@ def read_raw(path: Path, spec: SweepSpec) -> tuple[IntArray, IntArray]:
         If the file is missing or damaged, or has another shape than the sweep.
     """
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with open(path, "rb") as f, np.load(f, allow_pickle=False) as found:
             arrival, finish = found["arrival_ns"], found["finish_ns"]
-    except (OSError, KeyError, ValueError, EOFError) as e:
+    except (OSError, KeyError, ValueError, EOFError, BadZipFile, zlib.error) as e:
         raise FormatError(f"no readings of a rank: {e}", file=str(path), remedy="run the sweep again") from None
     shape = (spec.repeat, len(spec.sizes))
     if any(a.shape != shape or a.dtype != np.int64 for a in (arrival, finish)):

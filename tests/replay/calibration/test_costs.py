@@ -14,7 +14,7 @@ from commcanary_lab.simulate.alpha_beta import AlphaBeta
 from commcanary_lab.simulate.backend import Backend
 from commcanary_lab.simulate.prepare import prepare
 from commcanary_lab.trace import Trace
-from commcanary_lab.trace.json_v1 import read_json_bytes
+from tests.replay.programs import event, make_trace
 
 
 @pytest.mark.parametrize("op", [o for o in OPS if o not in ("all_to_all_v", "reduce")])
@@ -24,21 +24,15 @@ def test_default_costs_are_those_of_the_simulated_model(op: str, k: int) -> None
         pytest.skip("messages have two ends")
     cost = cost_of(op, k)
     trace = _trace(op, k, 1_000_003)
+    assert trace.group_sizes.tolist() == [k]
     model = AlphaBeta(11.0, 40.0)
     service = model.service_us(prepare(trace, {"skew_us": 0, "overlap_us": 0}), Backend(), 0, frozenset())
     assert service[0] == pytest.approx(cost.steps * 11.0 + cost.wire_bytes(1_000_003) / 5e3, rel=1e-12)
 
 
 def _trace(op: str, k: int, size: int) -> Trace:
-    import json
-
-    event = {"op": op, "bytes": size, "ranks": list(range(k)), "start_us": 0.0, "dtype": "float32", "phase": "p", "group": "g"}
-    if op == "broadcast":
-        event["root"] = 0
-    if op in ("send", "recv", "point_to_point"):
-        event |= {"src": 0, "dst": 1, "message_sequence": 0, "channel": "c"}
-    document = {"schema_version": "commcanary.trace.v1", "events": [event]}
-    return read_json_bytes(json.dumps(document).encode())
+    ends = {"sender": 0, "receiver": 1} if op in ("send", "recv", "point_to_point") else {}
+    return make_trace([event(op, tuple(range(k)), size, root=0 if op == "broadcast" else None, **ends)])
 
 
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "point_to_point"])
