@@ -102,7 +102,7 @@ def freeze(path: str | os.PathLike[str]) -> Frozen:
         kept = f"{INPUTS}/{number:02d}-{given.name}"
         files[kept], inputs[kept] = given, sha256_of(given)
     tool = this_tool()
-    code = [tool.sources_sha256, python_version(), torch_version()]
+    code = [tool.running_sha256, python_version(), torch_version()]
     configurations = {}
     for c in asked.configurations:
         frozen = _configuration(asked, c, sources, str(path), problems)

@@ -38,12 +38,15 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Whether the package differs from the commit; None where there is no git.
     sources_sha256 : str
         One digest over all files of the package.
+    running_sha256 : str
+        The same over what takes part in a run: reading a program and replaying it. While a campaign runs, it may not change.
     """
 
     version: str
     commit: str
     modified: bool | None
     sources_sha256: str
+    running_sha256: str
 
 
 class FrozenProgram(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -199,17 +202,30 @@ def this_tool() -> Tool:
     commit = _git(package, "rev-parse", "HEAD")
     changes = _git(package, "status", "--porcelain", "--", ".") if commit is not None else None
     modified = None if changes is None else bool(changes)
-    return Tool(version=commcanary_lab.__version__, commit=commit or "unknown", modified=modified, sources_sha256=sources_sha256())
+    return Tool(
+        version=commcanary_lab.__version__, commit=commit or "unknown", modified=modified, sources_sha256=_digest(_sources()),
+        running_sha256=running_sha256(),
+    )  # fmt: skip
 
 
-def sources_sha256() -> str:
-    """Return one digest over the files of the package: the SHA-256 of their names and SHA-256, sorted."""
+def running_sha256() -> str:
+    """Return one digest over the sources that take part in a run."""
+    return _digest([(name, path) for name, path in _sources() if "/" not in name or name.partition("/")[0] in _RUNNING])
+
+
+#: Packages that a rank imports, and the one that launches it.
+_RUNNING = ("trace", "layout", "importers", "canary", "capture", "replay")
+
+
+def _sources() -> list[tuple[str, Path]]:
     package = Path(commcanary_lab.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*"), key=lambda p: p.relative_to(package).as_posix()):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(f"{sha256_of(path)}  {path.relative_to(package).as_posix()}\n".encode())
-    return digest.hexdigest()
+    found = [(p.relative_to(package).as_posix(), p) for p in package.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    return sorted(found)
+
+
+def _digest(files: list[tuple[str, Path]]) -> str:
+    """Return the SHA-256 of the names and SHA-256 of files, as a list of sha256sum."""
+    return hashlib.sha256("".join(f"{sha256_of(path)}  {name}\n" for name, path in files).encode()).hexdigest()
 
 
 def _git(place: Path, *arguments: str) -> str | None:

@@ -17,7 +17,7 @@ from commcanary_lab.errors import FormatError
 from commcanary_lab.replay.campaign.decide import audit_of_run, evaluate
 from commcanary_lab.replay.campaign.freeze import Frozen, audit_of_program, freeze
 from commcanary_lab.replay.campaign.history import refuse_failed
-from commcanary_lab.replay.campaign.manifest import DECISION, JOURNAL, MANIFEST, PREREGISTRATION, STOP, PlannedRun, sources_sha256
+from commcanary_lab.replay.campaign.manifest import DECISION, JOURNAL, MANIFEST, PREREGISTRATION, STOP, PlannedRun, running_sha256
 from commcanary_lab.replay.campaign.outcome import Outcome, Stop
 from commcanary_lab.replay.campaign.preregistration import Configuration
 from commcanary_lab.replay.campaign.record import options_of, planned_spec, read_record
@@ -162,7 +162,7 @@ class _Session:
         for planned in frozen.manifest.order:
             if self.cancelled is not None and self.cancelled.is_set():
                 self.end("cancelled", f"cancelled after {self.begun} of {len(frozen.manifest.order)} runs")
-            elif sources_sha256() != frozen.manifest.tool.sources_sha256:
+            elif running_sha256() != frozen.manifest.tool.running_sha256:
                 self.end("identity", f"the code was changed after run {self.begun}")
             if self.stop is not None:
                 return

@@ -146,7 +146,7 @@ def _identity(record: Record) -> list[str]:
         return [*out, f"{MANIFEST}: is of another preregistration"]
     if m.order != planned_order(asked):
         out.append(f"{MANIFEST}: order: is not the preregistered one")
-    code = [m.tool.sources_sha256, m.python, m.torch]
+    code = [m.tool.running_sha256, m.python, m.torch]
     for c in asked.configurations:
         frozen = m.configurations[c.name]
         identity = configuration_identity(asked, c, m.programs[asked.program_of(c)], (frozen.ranks, frozen.backend), code)
