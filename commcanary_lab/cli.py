@@ -8,7 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from commcanary_lab.commands import calibration, canaries, fabrics, matrices, minimisers, replays, reviews, serving, traces
+from commcanary_lab.commands import (
+    calibration,
+    campaigns,
+    canaries,
+    exports,
+    fabrics,
+    matrices,
+    minimisers,
+    replays,
+    reviews,
+    serving,
+    traces,
+)
 
 __all__ = ["app", "main"]
 
@@ -40,7 +52,7 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
     pass
 
 
-for _family in (traces, matrices, fabrics, canaries, minimisers, replays, calibration, reviews, serving):
+for _family in (traces, matrices, fabrics, canaries, minimisers, exports, replays, campaigns, calibration, reviews, serving):
     _family.register(app)
 
 

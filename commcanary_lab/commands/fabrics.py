@@ -6,7 +6,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -32,7 +31,6 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the application."""
     app.command()(fabric)
     app.command()(diagnose)
-    app.command()(export)
     layouts.register(app)
 
 
@@ -286,50 +284,3 @@ def _diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "fabric": _fabric_json(found.fabric),
         "notes": list(found.notes),
     }
-
-
-def export(
-    kind: Annotated[str, typer.Argument(help="nccl-tests: matrix files of an all-to-all-v benchmark.", show_default=False)],
-    source: Annotated[Path, typer.Argument(help="Canary or trace.", show_default=False)],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Directory of the files.", show_default=False)],
-    algorithm: Algorithm_ = None,
-    ring_order: RingOrder_ = None,
-    gpus_per_node: GpusPerNode = None,
-    layout: LayoutFile = None,
-    skip_unsupported: Annotated[bool, typer.Option("--skip-unsupported", help="Leave out what the format cannot say.")] = False,
-    json: Json = False,
-) -> None:
-    """Write a canary or a trace in the format of another tool."""
-    from commcanary_lab.errors import UsageError
-
-    if kind != "nccl-tests":
-        raise UsageError(f"there is no export {kind!r}", remedy="there is: nccl-tests")
-    from commcanary_lab.export import export_nccl_tests
-    from commcanary_lab.traffic import build_matrix
-
-    trace = load_events([source], layout=layout)
-    m = build_matrix(
-        trace,
-        algorithm=parse_algorithm(algorithm),
-        ring_order=parse_order(ring_order),
-        gpus_per_node=gpus_per_node,
-        layout=load_layout(layout),
-    )
-    done = export_nccl_tests(m, output, skip_unsupported=skip_unsupported)
-    if json:
-        emit_json(
-            {
-                "entries": done.entries,
-                "skipped": [{"reason": reason, "bytes": size} for reason, size in done.skipped],
-                "ranks": done.ranks,
-                "size_bytes": done.size_bytes,
-                "files": [str(f) for f in done.files],
-                "notes": list(m.notes),
-            }
-        )
-        return
-    say(f"{done.entries:,} pairs of {done.ranks} ranks; run the benchmark at a size of {done.size_bytes} bytes")
-    for reason, size in done.skipped:
-        say(f"left out: {format_bytes(size)} {reason}")
-    for file in done.files:
-        say(f"wrote {file}")

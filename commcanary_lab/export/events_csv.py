@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from commcanary_lab.canary.model import Canary
 from commcanary_lab.export.folder import write_stream
 from commcanary_lab.export.program import CHUNK, describe_source
 from commcanary_lab.export.result import Export
-from commcanary_lab.trace.columns import Column, Ragged
+from commcanary_lab.trace.columns import Coded, Column, Ragged
 
 if TYPE_CHECKING:
     from commcanary_lab.trace.model import Trace
@@ -97,48 +96,56 @@ def _rows(fields: EventFields, durations: Column, first_event: int) -> Iterator[
             )
         )  # fmt: skip
         columns: list[list[str]] = [
-            [str(first_event + i) for i in range(low, low + len(t))], _us(times - begin), _us(gaps), _text(t.op.to_list()),
-            _text(t.phase.to_list()), *_groups(t), _plain(t.size_bytes), _text(t.dtype.to_list()), _text(t.reduction.to_list()),
-            *(_optional(c, _plain) for c in (t.root, t.sender, t.receiver)), _text(t.tag.to_list()), _text(t.channel.to_list()),
+            [str(first_event + i) for i in range(low, low + len(t))], _us(times - begin), _us(gaps), _text(t.op),
+            _text(t.phase), *_groups(t), _plain(t.size_bytes), _text(t.dtype), _text(t.reduction),
+            *(_optional(c, _plain) for c in (t.root, t.sender, t.receiver)), _text(t.tag), _text(t.channel),
             _optional(t.message_sequence, _plain), _optional(t.skew_ns, _us), _lists(t.arrival_ns, _us),
-            _optional(t.compute_before_ns, _us), _optional(t.overlap_ns, _us), _optional(t.pressure, lambda v: [repr(x) for x in v.tolist()]),
+            _optional(t.compute_before_ns, _us), _optional(t.overlap_ns, _us), _optional(t.pressure, _floats),
             _optional(t.concurrent_groups, _plain), _optional(t.observed_exposed_ns, _us), _optional(durations.take(part), _us),
             _observers(t), _lists(t.splits, _plain),
         ]  # fmt: skip
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(zip(*columns, strict=True))
-        yield out.getvalue().encode("utf-8")
+        yield "".join([",".join(row) + "\n" for row in zip(*columns, strict=True)]).encode("utf-8")
 
 
-def _us(ns: npt.NDArray[np.int64]) -> list[str]:
+def _us(ns: npt.NDArray[Any]) -> list[str]:
     """Microseconds with three decimals, without the rounding of floats."""
     return [f"{'-' if v < 0 else ''}{abs(v) // 1000}.{abs(v) % 1000:03d}" for v in ns.tolist()]
 
 
-def _plain(values: npt.NDArray[np.integer]) -> list[str]:
+def _plain(values: npt.NDArray[Any]) -> list[str]:
     return [str(v) for v in values.tolist()]
 
 
-def _text(items: list[str | None]) -> list[str]:
-    return ["" if x is None else x for x in items]
+def _floats(values: npt.NDArray[Any]) -> list[str]:
+    return [repr(v) for v in values.tolist()]
 
 
-def _optional(column: Column, write: Callable[[npt.NDArray[np.generic]], list[str]]) -> list[str]:
+def _text(column: Coded) -> list[str]:
+    names = [*map(_quoted, column.names), ""]
+    return [names[c] for c in column.codes.tolist()]
+
+
+def _quoted(text: str) -> str:
+    """Quote what would end a field or a line; the csv module leaves a carriage return bare that its reader then takes for the end."""
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
+
+
+def _optional(column: Column, write: Callable[[npt.NDArray[Any]], list[str]]) -> list[str]:
     if not column.known_count:
         return [""] * len(column)
     values = write(column.values)
     return values if column.all_known else [v if known else "" for v, known in zip(values, column.mask.tolist(), strict=True)]
 
 
-def _lists(rows: Ragged, write: Callable[[npt.NDArray[np.int64]], list[str]]) -> list[str]:
+def _lists(rows: Ragged, write: Callable[[npt.NDArray[Any]], list[str]]) -> list[str]:
     if rows.is_empty:
         return [""] * len(rows)
     values, pointers = write(rows.values), rows.pointers.tolist()
-    return [";".join(values[a:b]) for a, b in zip(pointers, pointers[1:], strict=False)]
+    return [";".join(values[a:b]) for a, b in pairwise(pointers)]
 
 
 def _groups(t: Trace) -> list[list[str]]:
-    names = [g.name or "" for g in t.groups]
+    names = [_quoted(g.name or "") for g in t.groups]
     ranks = [";".join(map(str, g.members)) for g in t.groups]
     codes = t.group.tolist()
     return [[names[g] for g in codes], [ranks[g] for g in codes], [str(t.groups[g].size) for g in codes]]

@@ -20,8 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from commcanary_lab.canonical import canonical_bytes, write_atomic
-from commcanary_lab.errors import InputError, LimitError, RefusedError
+from commcanary_lab.canonical import canonical_bytes
+from commcanary_lab.errors import LimitError, RefusedError
+from commcanary_lab.export.folder import ExportFolder
 from commcanary_lab.traffic import TrafficMatrix, write_matrix
 from commcanary_lab.units import format_bytes
 
@@ -94,18 +95,15 @@ def export_nccl_tests(m: TrafficMatrix, directory: str | os.PathLike[str], *, sk
         raise RefusedError("there is no traffic between ranks to export", remedy="check with `traffic` what the source holds")
     if m.n > MAX_RANKS:
         raise LimitError(f"a dense matrix of {m.n:,} ranks is more than {MAX_RANKS:,}", remedy="filter the trace by group")
-    folder = Path(directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot be made: {e.strerror}", file=str(folder), remedy="name a directory") from None
     plain = m.without_switches()
     size = int(np.rint(plain.cells.size_bytes).max())
-    files = tuple(folder / name for name in ("alltoallv.csv", "alltoallv.txt", "alltoallv.json"))
-    write_atomic(files[0], _fractions(plain, size))
-    write_matrix(plain, files[1])
-    write_atomic(files[2], canonical_bytes(_about(plain, size, skipped)))
-    return NcclTestsExport(files, m.n, len(plain.cells), size, skipped)
+    folder = ExportFolder(Path(directory), "nccl-tests", ("alltoallv.csv", "alltoallv.txt", "alltoallv.json"))
+    folder.write("alltoallv.csv", _fractions(plain, size))
+    write_matrix(plain, folder.path / "alltoallv.txt")
+    about = _about(plain, size, skipped)
+    folder.write("alltoallv.json", canonical_bytes(about))
+    folder.finish({"entries": len(plain.cells), "skipped": about["skipped"]})
+    return NcclTestsExport(folder.files, m.n, len(plain.cells), size, skipped)
 
 
 def _unsupported(m: TrafficMatrix) -> Iterator[tuple[str, int]]:

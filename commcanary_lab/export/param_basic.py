@@ -32,14 +32,14 @@ __all__ = ["export_param"]
 
 #: PARAM's names of element types.
 _DTYPES = {
-    "float16": "half", "bfloat16": "bfloat16", "float32": "float", "float64": "double", "int8": "int8", "uint8": "uint8", "int32": "int",
-    "int64": "long", "bool": "bool",
+    "float16": "half", "bfloat16": "bfloat16", "float32": "float", "float64": "double", "int8": "int8", "uint8": "uint8",
+    "int32": "int", "int64": "long", "bool": "bool",
 }  # fmt: skip
 #: PARAM's names of operations.
 _COMMS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather_base", "reduce_scatter": "reduce_scatter_base", "all_to_all": "all_to_all",
-    ALL_TO_ALL_V: "all_to_allv", "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "barrier": "barrier",
-    "point_to_point": "send",
+    ALL_TO_ALL_V: "all_to_allv", "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter",
+    "barrier": "barrier", "point_to_point": "send",
 }  # fmt: skip
 _OPS = frozenset(_COMMS)
 
@@ -96,7 +96,8 @@ def export_param(
     notes = [f"before {count} barriers an all-reduce of no elements sets the group: PARAM runs a barrier on the group used last"]
     return write_rank_files(
         "param", program, Path(directory), name=lambda rank: f"{rank}.json",
-        content=lambda rank: _file(program, rank, moved, assumptions), skipped=skipped, assumptions=assumptions, notes=notes if count else (),
+        content=lambda rank: _file(program, rank, moved, assumptions), skipped=skipped, assumptions=assumptions,
+        notes=notes if count else (),
     )  # fmt: skip
 
 

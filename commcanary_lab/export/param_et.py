@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.export.elements import ASSUMABLE, ROOTED, completed, elements, why_not_elements
+from commcanary_lab.export.elements import ASSUMABLE, ROOTED, Elements, completed, elements, why_not_elements
 from commcanary_lab.export.program import CHUNK, Call, Program
 from commcanary_lab.export.rank_files import write_rank_files
 from commcanary_lab.export.result import Export, check_assumptions, supported
@@ -41,8 +42,8 @@ _C_TYPES = {
 }  # fmt: skip
 _NAMES = {
     "all_reduce": "all_reduce", "all_gather": "all_gather_base", "reduce_scatter": "reduce_scatter_base", "all_to_all": "alltoall_base",
-    ALL_TO_ALL_V: "all_to_allv", "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "barrier": "barrier",
-    "point_to_point": "send",
+    ALL_TO_ALL_V: "all_to_allv", "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter",
+    "barrier": "barrier", "point_to_point": "send",
 }  # fmt: skip
 _OPS = frozenset(_NAMES)
 #: Ids of the nodes before the first call: process, thread, groups.
@@ -115,7 +116,15 @@ def _sequences(program: Program) -> npt.NDArray[np.int64]:
 def _file(program: Program, rank: int, sequence: npt.NDArray[np.int64], assumptions: Mapping[str, str]) -> Iterator[bytes]:
     """The file of a rank, in passes: one node per line."""
     groups = [
-        {"pg_name": str(i), "pg_desc": _description(program, g), "backend_config": "undefined", "pg_size": g.size, "group_size": g.size, "group_count": len(program.groups), "ranks": list(g.members)}
+        {
+            "pg_name": str(i),
+            "pg_desc": _description(program, g),
+            "backend_config": "undefined",
+            "pg_size": g.size,
+            "group_size": g.size,
+            "group_count": len(program.groups),
+            "ranks": list(g.members),
+        }
         for i, g in enumerate(program.groups)
     ]
     table = {"values": [json.dumps(groups)], "shapes": [[]], "types": ["String"], "strides": [[]]}
@@ -174,50 +183,54 @@ def _halves(program: Program, call: Call, rank: int) -> tuple[str, str]:
 
 
 def _call_node(program: Program, call: Call, rank: int, sequence: int) -> Any:
-    message = call.op == "point_to_point"
-    name = _NAMES[call.op] if not message or rank == call.sender else "recv"
-    group = program.groups[call.group]
-    about = (str(call.group), _description(program, group))
-    start, stride = call.members[0], _stride(call.members)
-    sent: tuple[int, ...] = ()
-    received: tuple[int, ...] = ()
-    counts, tensors, types, shapes = (0, 0), ([], []), ("GenericList[]", "GenericList[]"), ([], [])
-    if call.op != "barrier":
-        own = elements(call, rank)
-        counts, sent, received = (own.sent, own.received), own.sent_splits, own.received_splits
-        width = DTYPE_BYTES[call.dtype or ""]
-        tensors = tuple([[10 + end, 20 + end, 0, n, width, "cpu"]] for end, n in enumerate(counts))
-        types = (f"GenericList[Tensor({_C_TYPES[call.dtype or '']})]",) * 2
-        shapes = tuple([[n]] for n in counts)
-    strides = [[1]] if tensors[0] else []
-    special = call.position(rank)
-    if message:
-        special = call.position((call.receiver if rank == call.sender else call.sender) or 0)
-    elif call.op in ROOTED and call.root is not None:
-        special = call.position(call.root)
-    splits = (list(sent), list(received))
-    values = [tensors[0], [sequence, message], list(about), special, name, *splits, start, stride, len(call.members)]
-    inputs = {
-        "values": values,
-        "shapes": [shapes[0], [[], []], [[], []], [], [], [[]] * len(sent), [[]] * len(received), [], [], []],
-        "types": [types[0], "Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String", *(_list_type(s) for s in splits), "Int", "Int", "Int"],
-        "strides": [strides, [[], []], [[], []], [], [], [[]] * len(sent), [[]] * len(received), [], [], []],
-    }
-    outputs = {"values": [tensors[1]], "shapes": [shapes[1]], "types": [types[1]], "strides": [strides]}
-    return _node(0, "record_param_comms", 2, inputs, outputs, [
+    name = "recv" if call.op == "point_to_point" and rank == call.receiver else _NAMES[call.op]
+    group, name_of_group = program.groups[call.group], str(call.group)
+    description = _description(program, group)
+    start, stride, size = call.members[0], _stride(call.members), len(call.members)
+    own = Elements(0, 0) if call.op == "barrier" else elements(call, rank)
+    splits = (list(own.sent_splits), list(own.received_splits))
+    sent, received = _tensor(call, 0, own.sent), _tensor(call, 1, own.received)
+    stated: list[tuple[Any, Any, str, Any]] = [
+        sent,
+        ([sequence, call.op == "point_to_point"], [[], []], "Tuple[Int,Bool]", [[], []]),
+        ([name_of_group, description], [[], []], "Tuple[String,String]", [[], []]),
+        (_special(call, rank), [], "Int", []),
+        (name, [], "String", []),
+        *((s, [[]] * len(s), f"GenericList[{','.join(['Int'] * len(s))}]", [[]] * len(s)) for s in splits),
+        *((n, [], "Int", []) for n in (start, stride, size)),
+    ]
+    return _node(0, "record_param_comms", 2, _side(stated), _side([received]), [
         _attr("collective_name", "string", name), _attr("dtype", "string", _DTYPES.get(call.dtype or "", "Byte")),
-        _attr("in_msg_nelems", "uint64", counts[0]), _attr("out_msg_nelems", "uint64", counts[1]),
+        _attr("in_msg_nelems", "uint64", own.sent), _attr("out_msg_nelems", "uint64", own.received),
         _attr("in_split_size", "string", _text(splits[0])), _attr("out_split_size", "string", _text(splits[1])),
         _attr("global_rank_start", "uint64", start), _attr("global_rank_stride", "uint64", stride),
-        _attr("pg_name", "string", about[0]), _attr("pg_desc", "string", about[1]), _attr("pg_size", "uint64", len(call.members)),
+        _attr("pg_name", "string", name_of_group), _attr("pg_desc", "string", description), _attr("pg_size", "uint64", size),
     ])  # fmt: skip
 
 
-def _list_type(values: list[int]) -> str:
-    return f"GenericList[{','.join(['Int'] * len(values))}]"
+def _side(stated: list[tuple[Any, Any, str, Any]]) -> Mapping[str, Any]:
+    """Inputs or outputs from values, shapes, types and strides."""
+    return {name: [item[i] for item in stated] for i, name in enumerate(("values", "shapes", "types", "strides"))}
+
+
+def _tensor(call: Call, end: int, count: int) -> tuple[Any, Any, str, Any]:
+    """One tensor in a list, or none for a barrier."""
+    if call.dtype is None or call.op == "barrier":
+        return [], [], "GenericList[]", []
+    tensor = [10 + end, 20 + end, 0, count, DTYPE_BYTES[call.dtype], "cpu"]
+    return [tensor], [[count]], f"GenericList[Tensor({_C_TYPES[call.dtype]})]", [[1]]
+
+
+def _special(call: Call, rank: int) -> int:
+    """What stands before the operation's name, as ranks in the group: the other end of a message, the root, or the own rank."""
+    if call.op == "point_to_point":
+        other = call.receiver if rank == call.sender else call.sender
+    else:
+        other = call.root if call.op in ROOTED else rank
+    return call.position(rank if other is None else other)
 
 
 def _stride(members: tuple[int, ...]) -> int:
     """Distance of consecutive ranks; 0 where there is no one distance."""
-    steps = {b - a for a, b in zip(members, members[1:], strict=False)}
+    steps = {b - a for a, b in pairwise(members)}
     return steps.pop() if len(steps) == 1 else 0 if steps else 1

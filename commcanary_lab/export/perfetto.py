@@ -32,7 +32,10 @@ __all__ = ["export_perfetto"]
 IntArray = npt.NDArray[np.int64]
 
 _MARK = b'{"displayTimeUnit":"ns","otherData":{"written_by":"commcanary_lab export perfetto",'
-_DRAWN = "slices are drawn from the start of the collective to its end; waiting before it is a row of its own"
+_DRAWN = {
+    "simulated": "slices are drawn from the start of a call to its end; where arrivals are known per rank, waiting is a row of its own",
+    "measured": "slices are drawn from each rank's arrival to its finish: waiting for others is part of them",
+}
 
 
 def export_perfetto(
@@ -100,7 +103,7 @@ def export_perfetto(
         program = replace(program, clock_ns=program.clock_ns - program.clock_ns[0])
     writer = _Writer(program, found, label)
     files = write_stream(target, _MARK, writer.text())
-    notes = (*usual_notes(program, (), {}), *found.notes, _DRAWN)
+    notes = (*usual_notes(program, (), {}), *found.notes, _DRAWN[found.origin])
     events = int(np.count_nonzero(program.code >= 0))
     return Export("perfetto", files, writer.slices, events, program.world_size, assumptions=found.assumptions, notes=notes)
 
@@ -156,9 +159,9 @@ def _simulated(source: Canary | Trace, backend: Backend | None, assume: Mapping[
     trace = report.prepared.trace
     counters = {"exposed_us": s.exposed_us, "queue_wait_us": s.wait_us, "skew_us": s.skew_us}
     assumed = {name: f"{value:g}" for name, value in report.assumptions.items()}
-    notes = [f"simulated on backend {chosen.name} with {report.model}: a model, not a measurement"]
+    notes = [f"simulated on backend {chosen.label} with {report.model}: a model, not a measurement"]
     notes += [f"assumed where unknown: {name} = {value}" for name, value in assumed.items()]
-    return _Times("simulated", trace.arrival_ns, counters, tuple(notes), assumed, first, start, end), f"simulated: {chosen.name}"
+    return _Times("simulated", trace.arrival_ns, counters, tuple(notes), assumed, first, start, end), f"simulated: {chosen.label}"
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Starts one of PARAM's programs in a rank process: ``param_launcher.py MODULE ARGUMENTS``. Nothing of PARAM is replaced.
 
-Two attributes are given defaults that PARAM's basic replay reads and never sets (seen at commit 1e115ffc): an option that only its benchmarks
-define, and the root of a broadcast under its other name.
+Two attributes are given defaults that PARAM's basic replay reads and never sets (seen at commit 1e115ffc): an option that only its
+benchmarks define, and the root of a broadcast under its other name.
 """
 
 from __future__ import annotations
