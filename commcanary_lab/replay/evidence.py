@@ -59,11 +59,12 @@ def verify_seal(directory: Path) -> list[str]:
     ['a: changed', 'b: missing', 'c: added']
     """
     try:
-        lines = (directory / SUMS).read_text("utf-8").splitlines()
+        # only a line feed ends a line: other ends would be changes that nobody sees
+        *lines, rest = (directory / SUMS).read_bytes().decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         return [f"{SUMS}: cannot be read: {error}"]
     listed: dict[str, str] = {}
-    problems = []
+    problems = [f"{SUMS}: the last line is damaged"] if rest else []
     for number, line in enumerate(lines, 1):
         digest, separator, name = line.partition("  ")
         if len(digest) != 64 or not separator or name in listed:
