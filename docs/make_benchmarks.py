@@ -55,7 +55,7 @@ def document(run: dict[str, Any]) -> str:
             b = by_count.get(count)
             cells.append(f"{_seconds(b['stats']['median'])} ({_seconds(b['stats']['min'])})" if b else "")
         lines.append(f"| {group} | {' | '.join(cells)} | {_target(group)} |")
-    lines += ["", *_extra(rows), "", *_browser(), "", *_peer(rows), "", *_hta(), ""]
+    lines += ["", *_extra(rows), "", *_browser(), "", *_peer(rows), "", *_replay(), "", *_hta(), ""]
     return "\n".join(lines)
 
 
@@ -136,6 +136,23 @@ def _browser() -> list[str]:
         times = " | ".join(_seconds(row[f"{what}_ms"] / 1e3) for what in ("median", "p95"))
         lines.append(f"| {row['ranks']:,} | {row['links']:,} | {times} | < {_seconds(row['target_ms'] / 1e3)} |")
     return lines
+
+
+def _replay() -> list[str]:
+    """Return what docs/measure_replay.py measured last."""
+    m = json.loads((Path(__file__).parent / "replay_overhead.json").read_text())
+    return [
+        "## The replay worker",
+        "",
+        f"Gloo, torch {m['torch']}, {m['ranks']} ranks on {m['cpus']} shared logical CPUs, {m['events']} events in each pass,"
+        f" {m['rounds']} rounds of A B B A on {m['date']} (`python docs/measure_replay.py`): A is the worker's loop, B the bare operations.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| replayed over bare time, median of rounds (95 % bootstrap interval) | {m['ratio']:.3f} ({m['low']:.3f} to {m['high']:.3f}) |",
+        f"| time per event, replayed and bare | {m['replayed_us']:.0f} us, {m['bare_us']:.0f} us |",
+        f"| bookkeeping between two events, p50 (target 30 us) | {m['bookkeeping_p50_us']:.1f} us |",
+    ]
 
 
 def _hta() -> list[str]:

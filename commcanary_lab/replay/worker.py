@@ -28,7 +28,7 @@ from commcanary_lab.replay.spec import RankMarker, ReplaySpec, marker_path, read
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["main"]
+__all__ = ["iterate", "main", "start"]
 
 #: Below this a wait for an event's time spins instead of sleeping.
 _SPIN_NS = 200_000
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     (directory / f"rank-{rank:05d}.started").write_text(f"{os.getpid()}\n")
     state: _Rank | None = None
     try:
-        state = _start(directory, spec, rank)
+        state = start(directory, spec, rank)
         _run(state)
         marker = _marker(state, spec, rank, "")
     except BaseException as error:  # the marker must say why, whatever it was
@@ -79,7 +79,8 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "")
 
 
-def _start(directory: Path, spec: ReplaySpec, rank: int) -> _Rank:
+def start(directory: Path, spec: ReplaySpec, rank: int) -> _Rank:
+    """Join the group and prepare everything that this rank runs."""
     import torch
     import torch.distributed as dist
 
@@ -109,7 +110,7 @@ def _run(state: _Rank) -> None:
             phase = "warm-up" if iteration < 0 else "measuring"
             total = spec.warmup if iteration < 0 else spec.iterations
             state.progress.tell(phase, iteration + spec.warmup if iteration < 0 else iteration, total)
-            _iterate(state, iteration, samples)
+            iterate(state, iteration, samples)
             samples.flush()
             state.done = max(0, iteration + 1)
     if spec.probe is not None:
@@ -129,7 +130,7 @@ def _synchronise(device: torch.device) -> Callable[[], None]:
     return lambda: torch.cuda.synchronize(device)
 
 
-def _iterate(state: _Rank, iteration: int, samples: SampleWriter) -> None:
+def iterate(state: _Rank, iteration: int, samples: SampleWriter) -> None:
     """Run the program once. The loop is what `bookkeeping` measures: keep it short."""
     import torch.distributed as dist
 
