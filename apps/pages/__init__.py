@@ -6,10 +6,11 @@ from .canary import PAGE as CANARY
 from .minimise import PAGE as MINIMISE
 from .overview import PAGE as OVERVIEW
 from .ranking import PAGE as RANKING
+from .replay import PAGE as REPLAY
 from .review import PAGE as REVIEW
 from .timeline import PAGE as TIMELINE
 from .traffic import PAGE as TRAFFIC
 
 __all__ = ["PAGES"]
 
-PAGES: tuple[PageSpec, ...] = (OVERVIEW, TRAFFIC, TIMELINE, CANARY, ABLATION, RANKING, MINIMISE, REVIEW)
+PAGES: tuple[PageSpec, ...] = (OVERVIEW, TRAFFIC, TIMELINE, CANARY, ABLATION, RANKING, MINIMISE, REPLAY, REVIEW)

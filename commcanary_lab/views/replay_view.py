@@ -70,6 +70,7 @@ class ReplayView:
             self._table = self._operations()
             self.cards += [paper(self._curves_head, self._curves.pane), self._table_card(), self._ranks_card()]
             self._draw(None)
+        self.cards += self._notes_card()
 
     def compare(self, model: Modelled | None, why: str = "") -> None:
         """Compare with another simulation, in place."""
@@ -90,12 +91,17 @@ class ReplayView:
                 parts.append(f'<div style="height:10px"></div>{message(title, _some(lines), "err")}')
         parts.append(f'<p style="margin-top:12px" data-testid="probe">{escape(probe_text(r))}</p>')
         parts.append(f'<p class="muted" style="margin-top:6px">Evidence: <span class="mono">{escape(str(r.directory))}</span></p>')
-        if r.notes:
-            notes = "".join(f"<li>{escape(n)}</li>" for n in r.notes[:_MANY_NOTES])
-            more = len(r.notes) - _MANY_NOTES
-            notes += f"<li>and {more:,} more in the evidence</li>" if more > 0 else ""
-            parts.append(f'<div style="margin-top:12px" class="muted">What a reader must know</div><ul>{notes}</ul>')
         return paper(html("".join(parts)))
+
+    def _notes_card(self) -> list[Any]:
+        notes = self.result.notes
+        if not notes:
+            return []
+        items = "".join(f"<li>{escape(n)}</li>" for n in notes[:_MANY_NOTES])
+        more = len(notes) - _MANY_NOTES
+        items += f"<li>and {more:,} more in the evidence</li>" if more > 0 else ""
+        head = title_html("What a reader must know", "Notes of the source, and what ran differently from it")
+        return [paper(html(f'{head}<ul style="margin-top:8px">{items}</ul>'))]
 
     @property
     def _changed(self) -> list[str]:

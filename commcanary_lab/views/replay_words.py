@@ -88,12 +88,12 @@ def figures(result: Replay, model: Modelled | None = None) -> list[Figure]:
     m, spec = result.metrics, result.spec
     if not m:
         return []
-    timing = "back to back" if spec.timing == "back_to_back" else "gaps preserved"
+    timing = "" if spec.timing == "back_to_back" else ", with its gaps"
     n = result.iterations
     out = [
         Figure("Latency, median", format_us(m["latency_p50_us"]), f"measured, {result.latency_ns.size:,} operations"),
         Figure("Latency, p99", format_us(m["latency_p99_us"]), "measured"),
-        Figure("One iteration", format_us(m["cycle_p50_us"]), f"measured, median of {n:,}, {timing}"),
+        Figure("One iteration", format_us(m["cycle_p50_us"]), f"measured, median of {n:,}{timing}"),
     ]
     if model is not None:
         label = f"{model.origin}, {model.report.backend.label}"
@@ -102,9 +102,9 @@ def figures(result: Replay, model: Modelled | None = None) -> list[Figure]:
         out.append(Figure("Exposed, median", format_us(m["exposed_p50_us"]), "measured, beside compute"))
     p = result.probe
     if p.status == "not run":
-        out.append(Figure("Data", "not checked", "switch the probe on to check them"))
+        out.append(Figure("Data", "unchecked", "times only"))
     else:
-        words = {"pass": "all right", "fail": "wrong", "incomplete": "not complete"}[p.status]
+        words = {"pass": "right", "fail": "wrong", "incomplete": "incomplete"}[p.status]
         out.append(Figure("Data", words, f"{format_bytes(p.size_bytes)} compared in {p.samples:,} samples"))
     return out
 
