@@ -228,7 +228,7 @@ def residual_figure(result: Fit) -> Any:
     dots = f.scatter(x="x", y="y", source=source, size=8, color=_DOT, line_color="white")
     f.add_tools(HoverTool(renderers=[dots], tooltips=[("B", "@size"), ("residual", "@y{+0.0} %"), ("", "@words")]))
     f.yaxis.formatter = CustomJSTickFormatter(code="return (tick > 0 ? '+' : '') + tick + ' %'")
-    f.yaxis.ticker.desired_num_ticks = 5
+    f.yaxis.ticker.desired_num_ticks = 4
     f.xaxis.axis_label = "message size B; above: time of a call, below: residual over the measured time"
     _axis(f, result)
     return f

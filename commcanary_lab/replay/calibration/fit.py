@@ -28,6 +28,8 @@ FloatArray = npt.NDArray[np.float64]
 MIN_SIZES = 3
 #: From this many repetitions on, resampling them says how sure a statistic is; no number suffices for the minimum.
 MIN_ROUNDS = {"median": 10, "p10": 14}
+#: Latencies that are drawn at a time.
+_DRAWN = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -257,14 +259,20 @@ def fit(samples: SizeSamples, *, algorithm: str | None = None, statistic: str = 
 
 def _rounds(samples: SizeSamples, statistic: str, replicates: int, seed: str) -> FloatArray:
     """Statistics of resampled repetitions, shape (replicates, sizes)."""
-    if samples.in_rounds:  # what disturbs a round disturbs all its sizes: rounds are drawn whole
-        drawn = resampled_rounds(samples.repetitions, replicates, seed)
-        return np.column_stack([reduced(v[drawn], statistic, axis=1) for v in samples.latencies_us])
-    columns = []
-    for size, values in zip(samples.size_bytes, samples.latencies_us, strict=True):
-        drawn = resampled_rounds(len(values), replicates, f"{seed}:{size}")
-        columns.append(reduced(values[drawn], statistic, axis=1))
-    return np.column_stack(columns)
+    if not samples.in_rounds:
+        columns = zip(samples.size_bytes, samples.latencies_us, strict=True)
+        return np.hstack([_resampled(v[:, None], statistic, replicates, f"{seed}:{size}") for size, v in columns])
+    return _resampled(samples.rounds_us, statistic, replicates, seed)  # what disturbs a round disturbs all its sizes: drawn whole
+
+
+def _resampled(rounds_us: FloatArray, statistic: str, replicates: int, seed: str) -> FloatArray:
+    out = np.empty((replicates, rounds_us.shape[1]))
+    step = max(1, _DRAWN // rounds_us.size)  # resamples at a time: bounds the memory
+    for first in range(0, replicates, step):
+        rows = min(step, replicates - first)
+        drawn = resampled_rounds(len(rounds_us), rows, f"{seed}:{first}")
+        out[first : first + rows] = reduced(rounds_us[drawn], statistic, axis=1)
+    return out
 
 
 def _residuals(steps: FloatArray, wire: FloatArray, times: FloatArray, predicted: FloatArray, replicates: int, seed: str) -> FloatArray:

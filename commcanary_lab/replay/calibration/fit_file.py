@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
 from commcanary_lab.canonical import read_document, write_atomic
-from commcanary_lab.errors import FormatError
+from commcanary_lab.errors import FormatError, LabError
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.replay.calibration.fit import Fit, fit
 from commcanary_lab.replay.calibration.resample import Interval
@@ -38,10 +38,10 @@ class _Samples(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Method(msgspec.Struct, forbid_unknown_fields=True):
     algorithm: str
-    statistic: str
-    confidence: float
-    replicates: int
-    seed: int
+    statistic: Literal["min", "p10", "median"]
+    confidence: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    replicates: Annotated[int, msgspec.Meta(ge=100, le=100_000)]
+    seed: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Figures(msgspec.Struct):
@@ -162,8 +162,11 @@ def read_fit(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Fit:
         raise FormatError(f"not a fit: {e}", file=str(path), remedy=remedy) from None
     s, m = document.samples, document.method
     columns = tuple(np.array(v, np.float64) for v in s.latencies_us)
-    samples = SizeSamples(s.op, s.ranks, s.dtype, s.size_bytes, columns, s.ran_on, s.origin, s.notes)
-    found = fit(samples, algorithm=m.algorithm, statistic=m.statistic, confidence=m.confidence, replicates=m.replicates, seed=m.seed)
+    try:
+        samples = SizeSamples(s.op, s.ranks, s.dtype, s.size_bytes, columns, s.ran_on, s.origin, s.notes)
+        found = fit(samples, algorithm=m.algorithm, statistic=m.statistic, confidence=m.confidence, replicates=m.replicates, seed=m.seed)
+    except LabError as e:
+        raise FormatError(f"its samples cannot be fitted: {e}", file=str(path), remedy=remedy) from None
     for name, ours, theirs in (
         ("alpha_us", found.alpha_us, stated.alpha_us),
         ("bandwidth_gb_s", _finite(found.bandwidth_gb_s), stated.bandwidth_gb_s),

@@ -77,6 +77,7 @@ def test_the_solver_finds_the_minimum_of_its_loss() -> None:
     steps, wire = np.full(10, 6.0), np.geomspace(1e3, 1e7, 10)
     times = (6 * 9.0 + wire / 4e3) * np.exp(0.2 * rng.standard_normal((5, 10)))
     for row, (alpha, beta) in zip(times, solve(steps, wire, times), strict=True):
+
         def loss(x: np.ndarray, row: np.ndarray = row) -> float:
             return float(relative_loss(steps * x[0] + wire * x[1] * 1e-4, row).sum())
 
@@ -95,7 +96,7 @@ def test_terms_are_never_negative() -> None:
 class TestDegenerate:
     def test_one_or_two_sizes(self) -> None:
         made = samples(cost_of("all_reduce", 4), 20.0, 3.0, sizes=(1024, 4096))
-        with pytest.raises(RefusedError, match="2 sizes say nothing .* give at least 3 sizes"):
+        with pytest.raises(RefusedError, match=r"2 sizes say nothing .* give at least 3 sizes"):
             fit(made)
 
     @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
@@ -179,6 +180,27 @@ def test_the_same_samples_give_the_same_draws() -> None:
     assert a.statistic == "p10"
 
 
+def test_sizes_with_different_repetitions_are_resampled_each(tmp_path: Path) -> None:
+    made = samples(cost_of("all_reduce", 4), 20.0, 3.0, rounds=30, noise=0.1)
+    uneven = replace(made, latencies_us=(*made.latencies_us[:-1], made.latencies_us[-1][:25]))
+    found = fit(uneven, statistic="median")
+    assert found.uncertainty == "repetitions"
+    assert 20.0 in found.alpha_interval_us and 3.0 in found.bandwidth_interval_gb_s
+
+
+def test_many_repetitions_do_not_need_much_memory() -> None:
+    import tracemalloc
+
+    made = samples(cost_of("all_reduce", 4), 20.0, 3.0, rounds=50_000, noise=0.1, sizes=SIZES[::4])
+    tracemalloc.start()
+    try:
+        found = fit(made, statistic="median", replicates=100)
+        assert tracemalloc.get_traced_memory()[1] < 200e6
+    finally:
+        tracemalloc.stop()
+    assert found.alpha_us == pytest.approx(20.0, rel=0.01)
+
+
 def test_the_simulator_repeats_the_fit() -> None:
     found = fit(samples(cost_of("all_reduce", 8), 4.0, 25.0))
     backend = found.backend("fabric")
@@ -215,6 +237,9 @@ class TestFile:
     @pytest.mark.parametrize(("path", "value"), [
         (("figures", "alpha_us"), 1.0), (("figures", "verdict"), "misfit"), (("figures", "bandwidth_gb_s"), None),
         (("samples", "ranks"), 5), (("format",), "x"), (("method", "more"), 1), (("samples", "origin"), "guessed"),
+        (("method", "replicates"), 10**9),
+        (("method", "algorithm"), "star"),
+        (("samples", "size_bytes"), [1, 2, 3]),
     ])  # fmt: skip
     def test_a_changed_file_is_refused(self, path: tuple[str, ...], value: object, tmp_path: Path) -> None:
         import json
