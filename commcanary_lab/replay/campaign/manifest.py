@@ -209,12 +209,17 @@ def this_tool() -> Tool:
 
 
 def running_sha256() -> str:
-    """Return one digest over the sources that take part in a run."""
-    return _digest([(name, path) for name, path in _sources() if "/" not in name or name.partition("/")[0] in _RUNNING])
+    """Return one digest over the sources that ranks read when they start; what decides is loaded by then."""
+    return _digest([(name, path) for name, path in _sources() if _is_running(name)])
 
 
-#: Packages that a rank imports, and the one that launches it.
-_RUNNING = ("trace", "layout", "importers", "canary", "capture", "replay")
+def _is_running(name: str) -> bool:
+    folder, separator, rest = name.partition("/")
+    return not separator or folder in _RUNNING or (folder == "replay" and "/" not in rest)
+
+
+#: Packages of which a rank imports something, besides the modules of `replay` itself.
+_RUNNING = ("trace", "layout", "canary", "traffic")
 
 
 def _sources() -> list[tuple[str, Path]]:

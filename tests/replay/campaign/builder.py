@@ -89,10 +89,11 @@ class Made:
         first = None
         if rank in ranks:
             first = Mismatch(sample, event, boundary(program.steps[calls[event].step].op, event), 0, 1, 2, 1, 64)
+        samples_checked = spec.probe.samples if spec.probe is not None else 0
         write_document(marker_path(place, rank), RankMarker(
             rank=rank, status="pass", ended_ns=1, host=self.hosts.get(name, "node0"), device="CPU", versions={"python": "3", "torch": "2"},
             counts=self.counts.get(name, program.counts(rank)), payload_bytes=program.payload(rank), iterations=spec.iterations,
-            samples_checked=spec.probe.samples if spec.probe is not None else 0, boundaries_checked=boundaries, bytes_checked=64 * boundaries,
+            samples_checked=samples_checked, boundaries_checked=boundaries, bytes_checked=64 * boundaries,
             mismatches=int(first is not None), first_mismatch=first,
         ))  # fmt: skip
 
