@@ -13,86 +13,19 @@ from html import escape
 from itertools import combinations
 from pathlib import Path
 
-import numpy as np
-
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import FormatError
-from commcanary_lab.replay.calibration.resample import Interval, resampled_rounds
-from commcanary_lab.replay.campaign.outcome import RankingLine
 from commcanary_lab.replay.campaign.result import Campaign, read_campaign
 from commcanary_lab.replay.fidelity_bundle import CALIBRATION, FIDELITY, LINKS, bundle_problems, unpacked
 from commcanary_lab.replay.fidelity_links import Links, calibrated, predicted
-from commcanary_lab.replay.result import Replay
+from commcanary_lab.replay.ranking_rows import MethodRow, PairRow, decide, method_rows, pair_rows, wanted
 from commcanary_lab.replay.spec import read_document
 from commcanary_lab.trace.model import Trace
 
-__all__ = ["Fidelity", "FidelityCheck", "MethodRow", "PairRow", "decide", "read_fidelity", "verify"]
+__all__ = ["Fidelity", "FidelityCheck", "read_fidelity", "verify"]
 
 #: Predictions are written with three decimals; beyond these digits processors differ.
 _RELATIVE = 1e-6
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """One way to rank, against the job.
-
-    Parameters
-    ----------
-    name : str
-        ``canary``, ``isolated``, ``alpha-beta`` or ``simulator``; also ``job``, the reference itself.
-    origin : str
-        ``measured``, or where the figures come from.
-    values_us : dict of str to float
-        Per configuration; the median of the repetitions where it is measured.
-    intervals_us : dict of str to Interval
-        Of that median; empty where it is no measurement.
-    line : RankingLine, optional
-        Agreement with the job; None for the job.
-    cycle_seconds : float, optional
-        Time of one cycle on every configuration, summed: what replaying it once costs after the ranks have started.
-    run_seconds : float, optional
-        Wall time of all runs, start of the ranks included.
-    program_bytes : int, optional
-        Size of the program.
-    """
-
-    name: str
-    origin: str
-    values_us: dict[str, float]
-    intervals_us: dict[str, Interval]
-    line: RankingLine | None = None
-    cycle_seconds: float | None = None
-    run_seconds: float | None = None
-    program_bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class PairRow:
-    """What every way to rank says of one pair of configurations.
-
-    Parameters
-    ----------
-    left, right : str
-        The configurations.
-    decisions : dict of str to str
-        ``left``, ``right`` (the better one) or ``tie``, by method.
-    sure : bool
-        The intervals of the job's two times do not touch.
-    """
-
-    left: str
-    right: str
-    decisions: dict[str, str]
-    sure: bool
-
-    def outcome(self, method: str) -> str:
-        """Return how a method stands to the job: ``agree``, ``inverted``, ``false positive`` or ``false negative``."""
-        job, own = self.decisions["job"], self.decisions[method]
-        if job == own:
-            return "agree"
-        if job == "tie":
-            return "false positive"
-        return "false negative" if own == "tie" else "inverted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,52 +53,18 @@ class Fidelity:
         return tuple(self.campaign.asked.rankings()["job"])
 
     @cached_property
-    def replays(self) -> dict[str, dict[str, list[Replay]]]:
-        """The runs of each method and configuration, by repetition."""
-        out: dict[str, dict[str, list[Replay]]] = {}
-        where = {name: (m, s) for m, of in self.campaign.asked.rankings().items() for s, name in of.items()}
-        for planned in self.campaign.manifest.order:
-            method, setting = where[planned.configuration]
-            out.setdefault(method, {}).setdefault(setting, []).append(self.campaign.replays[planned.run])
-        return out
-
-    def cycles_us(self, method: str, setting: str) -> list[float]:
-        """Return the median cycle of each repetition."""
-        return [r.metrics["cycle_p50_us"] for r in self.replays[method][setting]]
-
-    @cached_property
     def methods(self) -> tuple[MethodRow, ...]:
-        """The job and every other way to rank."""
-        asked, lines = self.campaign.asked, {line.ranking: line for line in self.campaign.agreement}
-        out = []
-        for name in self.replays:
-            values = {s: np.array(self.cycles_us(name, s)) for s in self.settings}
-            medians = {s: float(np.median(v)) for s, v in values.items()}
-            drawn = resampled_rounds(asked.repetitions, asked.resamples, f"cycles:{name}")
-            intervals = {s: Interval.of(np.median(v[drawn], axis=1), asked.confidence) for s, v in values.items()}
-            program = self.campaign.manifest.programs[asked.program_of(asked.configuration(asked.rankings()[name][self.settings[0]]))]
-            size = (self.campaign.directory / program.file).stat().st_size
-            wall = sum(r.state.seconds for of in self.replays[name].values() for r in of)
-            out.append(MethodRow(name, "measured", medians, intervals, lines.get(name), sum(medians.values()) / 1e6, wall, size))
-        out += [MethodRow(x.ranking, x.source, dict(zip(x.settings, x.values, strict=True)), {}, x)
-                for x in lines.values() if x.run_seconds is None]  # fmt: skip
-        return tuple(out)
+        """The job, and every other way to rank."""
+        return method_rows(self.campaign)
 
     def method(self, name: str) -> MethodRow:
-        """Return a way to rank by name."""
+        """Return a way to rank by name: ``job``, ``canary``, ``isolated``, ``alpha-beta`` or ``simulator``."""
         return next(m for m in self.methods if m.name == name)
 
     @cached_property
     def pairs(self) -> tuple[PairRow, ...]:
         """Every pair of configurations."""
-        wanted = self.campaign.asked.agreement
-        assert wanted is not None
-        job = self.method("job").intervals_us
-        out = []
-        for a, b in combinations(self.settings, 2):
-            decisions = {m.name: decide(m.values_us[a], m.values_us[b], wanted.tie_fraction) for m in self.methods}
-            out.append(PairRow(a, b, decisions, job[a].high < job[b].low or job[b].high < job[a].low))
-        return tuple(out)
+        return pair_rows(self.methods, wanted(self.campaign).tie_fraction)
 
     @property
     def inverted(self) -> tuple[PairRow, ...]:
@@ -173,22 +72,11 @@ class Fidelity:
         return tuple(p for p in self.pairs if p.outcome("isolated") == "inverted")
 
     @cached_property
-    def spread(self) -> dict[str, float]:
-        """Largest coefficient of variation of the repetitions of a configuration, by measured method."""
-        out = {}
-        for name in self.replays:
-            of = [np.array(self.cycles_us(name, s)) for s in self.settings]
-            out[name] = max(float(v.std(ddof=1) / v.mean()) for v in of)
-        return out
-
-    @cached_property
     def repeatability(self) -> float:
-        """How often two single repetitions of the job agree on a pair: more no other ranking can be expected to reach."""
-        wanted = self.campaign.asked.agreement
-        assert wanted is not None
-        cycles = {s: self.cycles_us("job", s) for s in self.settings}
+        """How often two single repetitions of the job agree on a pair: no other ranking can be expected to reach more."""
+        cycles, tie = self.method("job").repetitions_us, wanted(self.campaign).tie_fraction
         same = [
-            decide(cycles[a][i], cycles[b][i], wanted.tie_fraction) == decide(cycles[a][j], cycles[b][j], wanted.tie_fraction)
+            decide(cycles[a][i], cycles[b][i], tie) == decide(cycles[a][j], cycles[b][j], tie)
             for i, j in combinations(range(self.campaign.asked.repetitions), 2)
             for a, b in combinations(self.settings, 2)
         ]
@@ -223,19 +111,6 @@ class Fidelity:
         body = "".join(f"<tr>{r}</tr>" for r in rows)
         told = f"{escape(self.campaign.decision)}, {escape(self.campaign.outcome.reason)}"
         return f"<p><b>Decision fidelity</b>: {told}</p><table>{head}{body}</table>"
-
-
-def decide(left: float, right: float, tie_fraction: float) -> str:
-    """Return which of two times is better: ``left``, ``right`` or ``tie``.
-
-    Examples
-    --------
-    >>> decide(1.0, 1.04, 0.05), decide(1.0, 1.06, 0.05), decide(2.0, 1.0, 0.05)
-    ('tie', 'left', 'right')
-    """
-    if abs(left - right) <= tie_fraction * min(left, right):
-        return "tie"
-    return "left" if left < right else "right"
 
 
 def read_fidelity(path: str | os.PathLike[str]) -> Fidelity:
