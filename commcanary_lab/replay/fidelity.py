@@ -16,6 +16,7 @@ from pathlib import Path
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import FormatError
 from commcanary_lab.replay.campaign.result import Campaign, read_campaign
+from commcanary_lab.replay.evidence import verify_seal
 from commcanary_lab.replay.fidelity_bundle import CALIBRATION, FIDELITY, LINKS, bundle_problems, unpacked
 from commcanary_lab.replay.fidelity_links import Links, calibrated, predicted
 from commcanary_lab.replay.ranking_rows import MethodRow, PairRow, decide, method_rows, pair_rows, wanted
@@ -174,7 +175,9 @@ def verify(path: str | os.PathLike[str]) -> FidelityCheck:
         place = unpacked(Path(path))
         strangers = sorted({p.name for p in place.iterdir()} - {CALIBRATION, FIDELITY})
         differences += [f"{name}: added" for name in strangers]
-        for part in (CALIBRATION, FIDELITY):
+        differences += [f"{part}: {d}" for part in (CALIBRATION, FIDELITY) for d in verify_seal(place / part)]
+        # figures of files that were changed say nothing more
+        for part in () if differences else (CALIBRATION, FIDELITY):
             check = verify_campaign(place / part)
             differences += [f"{part}: {d}" for d in check.differences]
             files, runs, values = files + check.files, runs + check.runs, values + check.values

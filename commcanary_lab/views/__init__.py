@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from commcanary_lab.views.ablation_chart import ablation
+    from commcanary_lab.views.agreement_matrix import agreement
     from commcanary_lab.views.baseline_table import methods
     from commcanary_lab.views.comparison_view import comparison
     from commcanary_lab.views.contrast_panel import contrast
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ablation",
+    "agreement",
     "comparison",
     "contrast",
     "ddmin",
@@ -52,6 +54,7 @@ __all__ = [
 #: Where each figure is defined; files and figures have different names, so that neither hides the other.
 _DEFINED_IN = {
     "ablation": "ablation_chart",
+    "agreement": "agreement_matrix",
     "comparison": "comparison_view",
     "contrast": "contrast_panel",
     "ddmin": "ddmin_scrubber",
