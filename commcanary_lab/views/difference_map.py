@@ -98,13 +98,14 @@ def difference_map(difference: TrafficDifference, top: float, *, label: str = "s
     reach = _scaled(top, top)
     mapper = LinearColorMapper(palette=smooth(DIFFERENCE), low=-reach, high=reach, nan_color="rgba(0, 0, 0, 0)")
     # row 0 is drawn first, at y = -0.5; the axis runs downwards
-    data = ColumnDataSource({"image": [_scaled(image, top).astype(np.float32)], "bytes": [image]})
+    # tooltips write "NaN" before they ask a formatter, so the bytes to show are 0 where there are none
+    data = ColumnDataSource({"image": [_scaled(image, top).astype(np.float32)], "bytes": [np.nan_to_num(image)]})
     drawn = f.image(image="image", x=-0.5, y=-0.5, dw=k, dh=k, color_mapper=mapper, source=data)
     f.add_tools(
         HoverTool(
             renderers=[drawn],
             tooltips=[("from rank", "$y{custom}"), ("to rank", "$x{custom}"), (label, "@bytes{custom}")],
-            formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@bytes": fmt.bytes_hover("equal")},
+            formatters={"$x": fmt.rank_hover(labels), "$y": fmt.rank_hover(labels), "@bytes": fmt.bytes_hover("equal", signed=True)},
         )
     )
     f.add_layout(_color_bar(mapper, top), "right")

@@ -109,11 +109,12 @@ def rank_hover(labels: Sequence[int]) -> Any:
     )
 
 
-def bytes_hover(nothing: str = "nothing") -> Any:
-    """Return a hover formatter for bytes, with words where there are none."""
+def bytes_hover(nothing: str = "nothing", *, signed: bool = False) -> Any:
+    """Return a hover formatter for bytes, with words where there are none; a negative number means none, unless it is signed."""
     from bokeh.models import CustomJSHover
 
-    return CustomJSHover(code=BYTES_JS + f"return value == null || !isFinite(value) || value === 0 ? '{nothing}' : bytes(value)")
+    none = "value === 0" if signed else "value <= 0"
+    return CustomJSHover(code=BYTES_JS + f"return value == null || !isFinite(value) || {none} ? '{nothing}' : bytes(value)")
 
 
 def bytes_cell() -> Any:

@@ -10,7 +10,7 @@ from commcanary_lab.trace.model import Trace
 from commcanary_lab.traffic import TrafficMatrix, build_matrix
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
-from commcanary_lab.views.heatmap_blocks import Blocks, Follower
+from commcanary_lab.views.heatmap_blocks import NOTHING, Blocks, Follower
 from commcanary_lab.views.links import links_csv, links_frame, links_table, selection_text
 from commcanary_lab.views.markup import coverage_text, html, title_html
 from commcanary_lab.views.plot_frame import redraw
@@ -210,9 +210,9 @@ def brush_of(bounds: tuple[float, float, float, float] | None, n: int) -> Brush 
 
 
 def _image(hv: Any, m: TrafficMatrix) -> Any:
-    """Every cell as float32; no traffic is not a number and stays transparent."""
+    """Every cell as float32; cells without traffic stay transparent."""
     dense = m.dense().astype(np.float32)
-    dense[dense == 0] = np.nan
+    dense[dense == 0] = NOTHING
     edge = m.n - 0.5
     return hv.Image(dense[::-1], kdims=["dst", "src"], vdims="bytes", bounds=(-0.5, -0.5, edge, edge))
 
@@ -247,7 +247,7 @@ def _image_options(m: TrafficMatrix, log: bool, follower: Follower | None) -> di
         "cmap": smooth(AMOUNT),
         "cnorm": "log" if log else "linear",
         "clim": (low, high),
-        "clipping_colors": {"NaN": (0, 0, 0, 0)},
+        "clipping_colors": {"min": (0, 0, 0, 0), "NaN": (0, 0, 0, 0)},
         "colorbar": True,
         "clabel": " ",
         "colorbar_opts": {**bar, "major_tick_line_color": None},
@@ -262,7 +262,7 @@ def _recolor(handles: dict[str, Any], m: TrafficMatrix, log: bool, follower: Fol
 
     low, high = _limits(m, log, follower)
     kind = LogColorMapper if log else LinearColorMapper
-    mapper = kind(palette=smooth(AMOUNT), low=low, high=high, nan_color="rgba(0, 0, 0, 0)")
+    mapper = kind(palette=smooth(AMOUNT), low=low, high=high, low_color="rgba(0, 0, 0, 0)")
     handles["color_mapper"] = mapper
     handles["glyph"].color_mapper = mapper
     handles["colorbar"].update(color_mapper=mapper, ticker=FixedTicker(ticks=fmt.byte_tick_values(low, high, log=log)))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from commcanary_lab.traffic import TrafficMatrix
 from commcanary_lab.views.plot_frame import redraw
 
-__all__ = ["MOST_BLOCKS", "BlockImage", "Blocks", "Follower"]
+__all__ = ["NOTHING", "MOST_BLOCKS", "BlockImage", "Blocks", "Follower"]
 
 #: Blocks along one side: about one per pixel, so that the browser leaves none out.
 MOST_BLOCKS = 470
@@ -21,6 +21,10 @@ MOST_BLOCKS = 470
 _COALESCE_MS = 15
 
 Span = tuple[float, float]
+
+#: In the place of a cell without traffic: below every colour scale, so it stays transparent. A NaN would be transparent, too, but Bokeh's
+#: tooltips write "NaN" before any formatter is asked.
+NOTHING = -1.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Blocks:
     >>> m = lab.traffic(lab.samples.tp8_decode())
     >>> blocks = Blocks(m)
     >>> whole, near = blocks.view(None, None, most=4), blocks.view((-0.5, 1.4), (-0.5, 1.4))
-    >>> whole.width, whole.size_bytes.shape, float(np.nansum(whole.size_bytes)) == m.sum_bytes
+    >>> whole.width, whole.size_bytes.shape, float(whole.size_bytes.clip(0).sum()) == m.sum_bytes
     (2, (4, 4), True)
     >>> near.width, float(near.size_bytes[0, 1]) == m.value(0, 1)
     (1, True)
@@ -106,7 +110,7 @@ class Blocks:
             row, column, size = row[inside], column[inside], size[inside]
         at = (row - np.int32(top)) // np.int32(width) * np.int32(columns) + (column - np.int32(left)) // np.int32(width)
         summed = np.bincount(at, weights=size, minlength=rows * columns).astype(np.float32)
-        summed[summed == 0] = np.nan
+        summed[summed == 0] = NOTHING
         return BlockImage(summed.reshape(rows, columns), top, left, width)
 
     def _snap(self, span: Span | None) -> tuple[int, int]:
@@ -135,7 +139,7 @@ class Follower:
         #: For the pointer: which ranks a block stands for.
         self.step = ColumnDataSource({"width": [self.image.width]})
         #: The largest block of the whole matrix: where the colour scale ends.
-        self.most_bytes = float(np.nanmax(self.image.size_bytes, initial=0.0))
+        self.most_bytes = float(self.image.size_bytes.max(initial=0.0))
         self._on_width = on_width
         self._source: Any = None
         self._ranges: tuple[Any, Any] = (None, None)

@@ -126,12 +126,12 @@ def test_blocks_of_a_large_matrix_keep_the_sum() -> None:
     m = build_matrix(ring(2 * RAW_RANKS + 3))
     blocks = Blocks(m)
     whole = blocks.view(None, None)
-    assert np.nansum(whole.size_bytes) == pytest.approx(m.sum_bytes, rel=1e-6)
+    assert whole.size_bytes.clip(0).sum() == pytest.approx(m.sum_bytes, rel=1e-6)
     assert max(whole.size_bytes.shape) <= MOST_BLOCKS
     near = blocks.view((-0.5, 3.4), (-0.5, 3.4))
     assert near.width == 1
     assert near.size_bytes.shape == (4, 4)
-    assert np.nansum(near.size_bytes) == pytest.approx(3 * m.value(0, 1), rel=1e-6)
+    assert near.size_bytes.clip(0).sum() == pytest.approx(3 * m.value(0, 1), rel=1e-6)
     assert near.size_bytes[2, 3] == m.value(2, 3)
 
 
@@ -146,7 +146,7 @@ def test_the_image_follows_the_view_and_stays_where_the_view_stays() -> None:
     follower.show((99.6, 199.4), (99.6, 199.4))
     drawn = source.data["image"][0]
     assert (source.data["x"], source.data["y"], drawn.shape) == ([99.5], [99.5], (100, 100))
-    assert np.nansum(drawn) == 99 * follower.blocks.view(None, None, most=2 * RAW_RANKS).size_bytes[0, 1]
+    assert drawn.clip(0).sum() == 99 * follower.blocks.view(None, None, most=2 * RAW_RANKS).size_bytes[0, 1]
     follower.show((99.7, 199.3), (99.7, 199.3))
     assert source.data["image"][0] is drawn
     assert widths == [1]
