@@ -211,7 +211,7 @@ class _Earlier:
         text = (
             f"{n:,} in this workspace, the newest first. A click opens one"
             if n
-            else "None yet. What is run here appears in this list, and so does what the command line writes into the workspace's folder replays"
+            else "None yet. What is run here appears in this list; so does what the command line writes into the folder replays"
         )
         self._title.object = f'<div class="cl">{title_html("Replays", text)}</div>'
         frame = self._frame()
