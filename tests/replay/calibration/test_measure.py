@@ -67,7 +67,14 @@ def test_readings_come_back_or_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.gloo
-@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "all_to_all", "reduce_scatter", "broadcast", "reduce", "point_to_point"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        "all_reduce",
+        "point_to_point",
+        *(pytest.param(op, marks=pytest.mark.slow) for op in ("all_gather", "all_to_all", "reduce_scatter", "broadcast", "reduce")),
+    ],
+)
 def test_every_operation_is_measured_and_its_results_are_right(op: str, tmp_path: Path) -> None:
     sizes = [64, 4096, 65536]
     made = measure(op, 2, sizes, backend="gloo", repeat=4, timeout_s=60, keep=tmp_path / "raw")
