@@ -14,8 +14,9 @@ from itertools import combinations
 from pathlib import Path
 
 from commcanary_lab.canary.model import Canary
-from commcanary_lab.errors import FormatError
+from commcanary_lab.errors import FormatError, LabError
 from commcanary_lab.replay.campaign.result import Campaign, read_campaign
+from commcanary_lab.replay.campaign.verify import verify_campaign
 from commcanary_lab.replay.evidence import verify_seal
 from commcanary_lab.replay.fidelity_bundle import CALIBRATION, FIDELITY, LINKS, bundle_problems, unpacked
 from commcanary_lab.replay.fidelity_links import Links, calibrated, predicted
@@ -25,8 +26,8 @@ from commcanary_lab.trace.model import Trace
 
 __all__ = ["Fidelity", "FidelityCheck", "read_fidelity", "verify"]
 
-#: Predictions are written with three decimals; beyond these digits processors differ.
-_RELATIVE = 1e-6
+#: Terms are written with six digits; beyond these processors may differ.
+_RELATIVE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +166,6 @@ def verify(path: str | os.PathLike[str]) -> FidelityCheck:
     path : path-like
         As for `read_fidelity`.
     """
-    from commcanary_lab.errors import LabError
-    from commcanary_lab.replay.campaign.verify import verify_campaign
-
     differences: list[str] = []
     files = runs = values = 0
     try:
@@ -208,4 +206,4 @@ def _links(result: Fidelity) -> tuple[list[str], int]:
 
 
 def _same(a: float | None, b: float) -> bool:
-    return a is not None and abs(a - b) <= _RELATIVE * max(abs(a), abs(b)) + 1e-3
+    return a is not None and abs(a - b) <= _RELATIVE * max(abs(a), abs(b))
