@@ -29,6 +29,11 @@ def needed_repetitions(confidence: float) -> int:
     return max(2, math.ceil(1 - math.log2(1 - confidence) - 1e-12))
 
 
+def _needed(asked: Preregistration) -> int:
+    """The same for a preregistration; 0 where its confidence is none, which is a problem of its own."""
+    return needed_repetitions(asked.confidence) if 0 < asked.confidence < 1 else 0
+
+
 def check(asked: Preregistration, complaints: Complaints) -> None:
     """Add everything that is wrong with the meaning of a preregistration."""
     _numbers(asked, complaints)
@@ -272,7 +277,7 @@ def _runs(asked: Preregistration, c: Criterion, at: str, complaints: Complaints)
             complaints.add(f"{at}.metric", f"{x.name!r} preserves gaps: the worker waits on purpose", 'timing = "back_to_back"')
     if c.compare and c.aggregate in ("every_rank", "fleet_median") and len({x.ranks for x in sides}) > 1:
         complaints.add(f"{at}.compare", "control and candidate have different ranks, which cannot be paired", "the same ranks for both")
-    needed = needed_repetitions(asked.confidence)
+    needed = _needed(asked)
     if not metric.exact and c.aggregate != "count" and asked.repetitions < needed:
         short = f"{asked.repetitions} repetitions cover a median with a probability of at most {1 - 2.0 ** (1 - asked.repetitions):.4g}"
         complaints.add(f"{at}.metric", f"{short}: {c.metric} could only be inconclusive", f"repetitions = {needed}, or a lower confidence")
@@ -287,7 +292,7 @@ def _of_rankings(asked: Preregistration, c: Criterion, at: str, complaints: Comp
         return
     others = [n for n in asked.rankings() if n != asked.agreement.reference] + [p.name for p in asked.agreement.predictions]
     _known(c.ranking, others, f"{at}.ranking", "ranking", complaints)
-    if c.metric in AGREEMENT_METRICS[:2] and asked.repetitions < (needed := needed_repetitions(asked.confidence)):
+    if c.metric in AGREEMENT_METRICS[:2] and asked.repetitions < (needed := _needed(asked)):
         complaints.add(f"{at}.metric", f"{asked.repetitions} repetitions give no interval", f"repetitions = {needed}, or less confidence")
 
 

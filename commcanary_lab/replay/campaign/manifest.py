@@ -219,7 +219,7 @@ def _is_running(name: str) -> bool:
 
 
 #: Packages of which a rank imports something, besides the modules of `replay` itself.
-_RUNNING = ("trace", "layout", "canary", "traffic")
+_RUNNING = ("trace", "canary")
 
 
 def _sources() -> list[tuple[str, Path]]:
