@@ -20,6 +20,12 @@ settings.register_profile("thorough", deadline=None, max_examples=1000, suppress
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the checks against programs that are no dependency."""
+    parser.addoption("--param-dir", default=None, help="a checkout of facebookresearch/param, to replay exports with its programs")
+    parser.addoption("--param-python", default=None, help="the Python that runs PARAM: torch, this package's modules, intervaltree")
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The reference data beside the repository; the test is skipped where they are absent."""

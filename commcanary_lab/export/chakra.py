@@ -112,7 +112,7 @@ class _RankFile:
             {"pg_name": str(i), "pg_desc": g.name or "undefined", "group_size": g.size, "ranks": list(g.members)}
             for i, g in enumerate(self.program.groups)
         ]
-        table = Node(0, _GROUPS, NodeType.METADATA, inputs=json.dumps([json.dumps(groups)]).replace('\\"', '"'))
+        table = Node(0, _GROUPS, NodeType.METADATA, inputs=f"['{json.dumps(groups)}']")
         yield delimited(encode_metadata(Metadata("0.0.4", {"rank": self.rank, "world_size": self.program.world_size})))
         yield delimited(encode_node(table))
         for _, codes, times in self.program.chunks_of(self.rank):

@@ -65,7 +65,7 @@ def export_events_csv(source: Canary | Trace, target: str | os.PathLike[str] | B
     >>> export_events_csv(lab.compile(lab.samples.adversarial()), out).entries
     100
     >>> out.getvalue().decode().splitlines()[1][:60]
-    '0,0.000,0.000,all_reduce,decode,tp,0;1,2,1024,,,,,,,,,0.000,'
+    '0,0.000,1.000,all_reduce,decode,tp,0;1,2,1024,,,,,,,,,0.000,'
     """
     fields = source.fields if isinstance(source, Canary) else split_trace(source)
     durations = Column.absent(len(fields.signature)) if isinstance(source, Canary) else source.duration_max_ns

@@ -82,7 +82,7 @@ def export_param(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     done = export_param(lab.compile(lab.samples.tp8_decode()), folder)
     ...     print(done.entries, done.ranks, (Path(folder) / "3.json").read_text().splitlines()[1][:76])
-    16120 8 {"comms":"all_reduce","pg_id":0,"world_size":8,"in_msg_size":4096,"out_msg_s
+    16120 8 {"comms":"all_reduce","pg_id":0,"world_size":8,"in_msg_size":524288,"out_msg
     """
     assumptions = check_assumptions(assume, ASSUMABLE)
     program, skipped = supported(

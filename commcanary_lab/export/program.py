@@ -175,7 +175,7 @@ class Program:
         >>> import commcanary_lab as lab
         >>> program = Program.of(lab.compile(lab.samples.tp8_decode()))
         >>> len(program), len(program.first), program.call(0).op, program.call(0).size_bytes
-        (2015, 2, 'all_reduce', 8192)
+        (2015, 4, 'all_reduce', 1048576)
         """
         fields = source.fields if isinstance(source, Canary) else split_trace(source)
         if not len(fields.signature):

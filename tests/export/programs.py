@@ -53,7 +53,7 @@ def programs(draw: st.DrawFn, uneven: bool = True, max_events: int = 14) -> Trac
             cells = cells.reshape(len(m), len(m)) * WIDTHS[dtype]
             row["size"] = int(max(cells.sum(0).max(), cells.sum(1).max()))
             row["splits"] = [int(v) for i in range(len(m)) for v in (cells[i].sum(), cells[:, i].sum(), *cells[i], *cells[:, i])]
-        row["gap"] = draw(st.integers(0, 5_000_000))
+        row["gap"] = draw(st.integers(1000, 5_000_000))  # distinct in microseconds: importers do not keep the order of equal times
         rows.append(row)
     n = len(rows)
     return Trace.build(
