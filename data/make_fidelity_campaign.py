@@ -33,17 +33,17 @@ from commcanary_lab.replay.fidelity_links import calibrated, predicted
 from commcanary_lab.replay.spec import write_document as write_struct
 
 FABRICS = (
-    FabricSpec("even-160", 160),
     FabricSpec("even-80", 80),
     FabricSpec("even-40", 40),
-    FabricSpec("pair-300-60", 300, ranks_per_node=2, across_mbit=60),
+    FabricSpec("even-20", 20),
     FabricSpec("pair-300-30", 300, ranks_per_node=2, across_mbit=30),
-    FabricSpec("pair-300-20", 300, ranks_per_node=2, across_mbit=20),
+    FabricSpec("pair-300-15", 300, ranks_per_node=2, across_mbit=15),
+    FabricSpec("pair-300-10", 300, ranks_per_node=2, across_mbit=10),
 )
 #: Which step of the job the canary keeps, and how many intervals each of its streams may have.
 STEP, RECORDS = 3, 2
-#: Program, its iterations per run: the canary and the loop are short.
-METHODS = {"job": ("job.json", 1), "canary": ("canary.json", 3), "isolated": ("isolated.json", 3)}
+#: Cycles per run that are not measured, and that are. The job is one long cycle: warming up would run all of it twice.
+METHODS = {"job": (0, 1), "canary": (1, 2), "isolated": (1, 2)}
 
 CALIBRATION = """\
 # A sweep of sizes on every configuration: what the latency-bandwidth fit knows of the links.
@@ -114,9 +114,10 @@ def fabric_table(f: FabricSpec) -> str:
     return f'fabric = {{ name = "{f.name}", rate_mbit = {f.rate_mbit:g}{across} }}'
 
 
-def configuration(name: str, program: str, fabric: FabricSpec, iterations: int, ranking: str = "") -> str:
+def configuration(name: str, program: str, fabric: FabricSpec, cycles: tuple[int, int], ranking: str = "") -> str:
     """Return the table of one configuration."""
-    lines = [f'name = "{name}"', f'program = "{program}"', 'backend = "gloo"', "warmup = 1", f"iterations = {iterations}"]
+    warmup, iterations = cycles
+    lines = [f'name = "{name}"', f'program = "{program}"', 'backend = "gloo"', f"warmup = {warmup}", f"iterations = {iterations}"]
     lines.append(fabric_table(fabric))
     if ranking:
         lines += [f'ranking = "{ranking}"', f'setting = "{fabric.name}"']
@@ -136,7 +137,7 @@ def write_calibration(out: Path) -> Path:
     """Write the preregistration of the calibration."""
     text = CALIBRATION + '\n[[criteria]]\nname = "every event ran"\nmetric = "launches"\naggregate = "every_rank"\n'
     text += f'configuration = "sweep-{FABRICS[0].name}"\nequals = {2 * len(fidelity_job.SWEEP_BYTES)}\n'
-    text += "".join(configuration(f"sweep-{f.name}", "sweep", f, 5) for f in FABRICS)
+    text += "".join(configuration(f"sweep-{f.name}", "sweep", f, (1, 5)) for f in FABRICS)
     path = out / "calibration.toml"
     path.write_text(text, encoding="ascii")
     return path
@@ -153,7 +154,7 @@ def write_fidelity(out: Path, predictions: dict[str, dict[str, float]]) -> Path:
         listed = ", ".join(f'"{setting}" = {value!r}' for setting, value in values.items())
         text += f'\n[[agreement.predictions]]\nname = "{name}"\nsource = "{told[name]}"\nvalues = {{ {listed} }}\n'
     for f in FABRICS:
-        text += "".join(configuration(f"{m}-{f.name}", m, f, iterations, m) for m, (_, iterations) in METHODS.items())
+        text += "".join(configuration(f"{m}-{f.name}", m, f, cycles, m) for m, cycles in METHODS.items())
     path = out / "fidelity.toml"
     path.write_text(text, encoding="ascii")
     return path

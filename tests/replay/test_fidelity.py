@@ -146,7 +146,7 @@ def test_a_better_time_is_found_although_everything_was_sealed_again(copy: Path)
     """Seals are not signed; but the decision follows from the samples."""
     from commcanary_lab.replay.sample_file import SampleWriter, read_samples
 
-    run = next(p for p in sorted((copy / FIDELITY / "runs").iterdir()) if p.name.endswith("-canary-even-40"))
+    run = next(p for p in sorted((copy / FIDELITY / "runs").iterdir()) if p.name.endswith("-canary-even-20"))
     for path in run.glob("*.arrows"):
         columns, _ = read_samples(path)
         path.unlink()
@@ -262,7 +262,7 @@ def test_what_the_page_says(result: Fidelity) -> None:
     assert canary.line is not None and isolated.line is not None
     assert canary.line.agreeing >= 13 and canary.line.inversions == ()
     assert len(isolated.line.inversions) >= 1 and isolated.line.agreeing < canary.line.agreeing
-    assert {(p.left, p.right) for p in result.inverted} >= {("even-40", "pair-300-30")}
+    assert {(p.left, p.right) for p in result.inverted} >= {("even-20", "pair-300-15")}
     assert canary.cycle_seconds is not None and job.cycle_seconds is not None
     assert canary.cycle_seconds < job.cycle_seconds / 4
     assert canary.program_bytes is not None and job.program_bytes is not None
