@@ -98,7 +98,7 @@ class Deferred:
         progress = self._progress = Progress()
         self._state(running=True)
         self._tick()
-        self._job = self.session.jobs.start(lambda: self.work(progress), self._done, self._failed, long=True)
+        self._job = self.session.jobs.start(lambda: self.work(progress), self._done, self._failed, long=True, stop=progress.cancelled.set)
         self._timer = pn.state.add_periodic_callback(self._tick, period=_POLL_MS)
 
     def cancel(self) -> None:

@@ -30,11 +30,14 @@ class Job:
 
     done: Callable[[Any], None]
     failed: Callable[[str], None]
+    stop: Callable[[], None] | None = None
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Drop the result."""
+        """Drop the result, and ask the work to stop where it can."""
         self.cancelled = True
+        if self.stop is not None:
+            self.stop()
 
 
 class Jobs:
@@ -44,10 +47,21 @@ class Jobs:
         self._finished: SimpleQueue[tuple[Job, Any, BaseException | None]] = SimpleQueue()
         self._pending = 0
         self._timer: Any = None
+        self._running: set[Job] = set()
 
-    def start(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[str], None], *, long: bool = False) -> Job:
-        """Run `work` in the background, then `done` with its result or `failed` with a message."""
-        job = Job(done, failed)
+    def close(self) -> None:
+        """Stop everything: the visitor is gone, and nobody waits for the results."""
+        for job in list(self._running):
+            job.cancel()
+        self._running.clear()
+
+    def start(
+        self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[str], None], *, long: bool = False,
+        stop: Callable[[], None] | None = None,
+    ) -> Job:  # fmt: skip
+        """Run `work` in the background, then `done` with its result or `failed` with a message; `stop` asks it to end early."""
+        job = Job(done, failed, stop)
+        self._running.add(job)
         self._pending += 1
         (_COMPILER if long else _READERS).submit(self._run, job, work)
         if self._timer is None:
@@ -68,6 +82,7 @@ class Jobs:
             except Empty:
                 break
             self._pending -= 1
+            self._running.discard(job)
             if job.cancelled:
                 continue
             if error is None:

@@ -43,6 +43,8 @@ class Session(param.Parameterized):
         self.folder: WorkspacePanel | None = None
         self._from_address()
         self.param.watch(self._to_address, ["page", "trace", "canary", "dark", "options"])
+        if pn.state.curdoc is not None:
+            pn.state.on_session_destroyed(lambda _: self.jobs.close())
 
     @property
     def selection(self) -> Selection:

@@ -31,7 +31,7 @@ from ..session import Session
 
 __all__ = ["PAGE", "answer"]
 
-#: Up to so many events both minimisers take a few seconds, and the page opens on their contrast.
+#: Up to so many events both minimisers take a second or two, and start without being asked.
 _AT_ONCE_EVENTS = 2_000
 _BUDGET, _MOST_CALLS = 256, 20_000
 
@@ -48,14 +48,13 @@ class Data:
 
 
 def gather(workspace: Workspace, selection: Selection) -> Data:
-    """Compare the minimisers of a small trace; of a large one only if that was done before."""
+    """Say what is asked, with the comparison where it was made before: it can take seconds, and nobody is to look at an empty page."""
     name = str(selection.trace)
     trace = workspace.trace(name)
     asked = Asked(workspace, name, trace, protocol(workspace, selection, trace), _budget(selection))
     if why_not := _why_not(trace, asked.protocol):
         return Data(asked, None, why_not)
-    now = len(trace) <= _AT_ONCE_EVENTS or asked.known
-    return Data(asked, asked.comparison(Progress()) if now else None)
+    return Data(asked, asked.comparison(Progress()) if asked.known else None)
 
 
 def _budget(selection: Selection) -> int:
@@ -117,6 +116,8 @@ class _Page:
             "Compare them", asked.comparison, lambda both: self._compared(asked, both),
         )  # fmt: skip
         self.body[:] = [part.view]
+        if len(asked.trace) <= _AT_ONCE_EVENTS:
+            part.start()
 
     def _fail(self, text: str) -> None:
         self._head("<b>ddmin and behaviour search are not compared</b>.", [])

@@ -98,8 +98,8 @@ def measure(source: Canary | Trace, ranks: int | None = None, rounds: int = 20, 
     low, high = _interval(ratios)
     events = int(parts[0]["events"])
     own = float(np.median([p["bookkeeping_p50_us"] for p in parts]))
-    per_event = (float(np.median(x)) / 2000 / events for x in (a, b))
-    return ReplayOverhead(spec.ranks, events, rounds, float(np.median(ratios)), low, high, *per_event, own)
+    replayed_us, bare_us = (float(np.median(x)) / 2000 / events for x in (a, b))
+    return ReplayOverhead(spec.ranks, events, rounds, float(np.median(ratios)), low, high, replayed_us, bare_us, own)
 
 
 def _interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:

@@ -75,7 +75,7 @@ def _arbitrary(dtype: str, key: int, n: int) -> Bytes:
     width = DTYPE_BYTES[dtype]
     raw = _words(key, -(-n * width // 8)).view(np.uint8)[: n * width]
     if dtype == "bool":
-        return raw & 1
+        return raw & np.uint8(1)
     if dtype in ("bfloat16", "float16"):
         # bits of the exponent are set so that the numbers are finite and of similar size
         mantissa, exponent, low = (0x807F, 0x3F80, 0x0180) if dtype == "bfloat16" else (0x83FF, 0x3800, 0x0C00)
