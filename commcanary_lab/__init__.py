@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from commcanary_lab._shown import show_with
+
 if TYPE_CHECKING:
     import commcanary_lab.capture
     import commcanary_lab.samples
@@ -107,3 +109,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _figure(result: object) -> Any:
+    """Make the figure of a result; views are imported when the first one is asked for."""
+    from commcanary_lab.views.result_figure import figure
+
+    return figure(result)
+
+
+show_with(_figure)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.canary.commit import Locator
 from commcanary_lab.canary.fields import SCALAR_FIELDS, Clock, EventFields, assemble
 from commcanary_lab.canary.grammar import Grammar, expand
@@ -65,7 +66,7 @@ class SourceStatement:
 
 
 @dataclass(frozen=True, eq=False)
-class Canary:
+class Canary(Shown):
     """A small, model-free, replayable program distilled from a trace.
 
     Attributes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.inspect.grouping import FloatArray, IntArray, dense_codes, group_by, group_codes, quantiles, sums, text_codes
 from commcanary_lab.inspect.html import table_html
 from commcanary_lab.inspect.rates import algbw_gb_s, bus_factor
@@ -78,7 +79,7 @@ class OperationRow:
 
 
 @dataclass(frozen=True)
-class OperationTable:
+class OperationTable(Shown):
     """The operation table of a trace, largest share of communication time first, then most bytes.
 
     Parameters

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.canary.summary import program_lines
 from commcanary_lab.errors import UsageError
 from commcanary_lab.minimize.sides import Minimised, Side, make_side
@@ -90,7 +91,7 @@ class LostEvent:
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast:
+class Contrast(Shown):
     """Result of `contrast`.
 
     Attributes
@@ -233,6 +234,14 @@ class Contrast:
             "lost_tail_events": [asdict(e) for e in self.lost_tail_events],
             "origin": "model",
         }
+
+    def _repr_html_(self) -> str:
+        from commcanary_lab.inspect.html import table_html
+
+        lost = {side.label: len(self.lost(side.label)) for side in (self.a, self.b)}
+        title = "; ".join(f"{label}: {n} of {self.tail_total} tail events lost" for label, n in lost.items()) + " (model)"
+        rows = ((r.name, r.source, r.a, r.b) for r in self.rows)
+        return table_html(title, ["figure", "source", self.a.label, self.b.label], rows, len(self.rows))
 
     def __repr__(self) -> str:
         lost = ", ".join(f"{s.label}: {s.verification.claim}, lost {len(self.lost(s.label))} tail events" for s in (self.a, self.b))

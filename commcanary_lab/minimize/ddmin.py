@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import UsageError
 from commcanary_lab.minimize.ddmin_rule import Stop, ranges_of, reduce_by_rule
@@ -127,7 +128,7 @@ class ReductionProtocol:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduction:
+class Reduction(Shown):
     """Result of `ddmin`.
 
     Attributes
@@ -213,6 +214,20 @@ class Reduction:
             f"Reduction({self.events_before:,} -> {self.events_after:,} events, {self.decisions_kept} of {self.decisions_total} decisions, "
             f"{self.oracle_calls} oracle calls, stopped: {self.stopped})"
         )
+
+    def _repr_html_(self) -> str:
+        from commcanary_lab.inspect.html import table_html
+
+        title = (
+            f"ddmin: {self.events_after:,} of {self.events_before:,} events keep {self.decisions_kept} of {self.decisions_total} ranking "
+            f"decisions; {self.oracle_calls} questions, stopped: {self.stopped}"
+        )
+        taken = [s for s in self.steps if s.accepted]
+        rows = ((s.kind, s.events, f"{s.decisions_held} of {self.decisions_total}", 100 * s.p50_error, 100 * s.p99_error,
+                 100 * s.tail_recall) for s in taken)  # fmt: skip
+        headers = ["step kept", "events", "decisions", "p50 off (%)", "p99 off (%)", "tail left (%)"]
+        notes = ("only ranking decisions were asked for; latencies and tail events are shown, not kept",)
+        return table_html(title, headers, rows, len(taken), notes)
 
 
 class _Run:

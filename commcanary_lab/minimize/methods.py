@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import UsageError
 from commcanary_lab.minimize.baselines import KINDS, baseline
 from commcanary_lab.minimize.ddmin import Cancel, Reduction, ddmin
@@ -70,7 +71,7 @@ class MethodRow:
 
 
 @dataclass(frozen=True, eq=False)
-class MethodTable:
+class MethodTable(Shown):
     """Result of `compare_methods`.
 
     Attributes
@@ -97,6 +98,15 @@ class MethodTable:
     def __repr__(self) -> str:
         passed = [r.method for r in self.rows if r.claim in ("verified", "partial")]
         return f"MethodTable({len(self.rows)} methods, passed: {', '.join(passed) or 'none'})"
+
+    def _repr_html_(self) -> str:
+        from commcanary_lab.inspect.html import table_html
+
+        passed = sum(r.claim in ("verified", "partial") for r in self.rows)
+        rows = ((r.label, r.events, r.canary_bytes, f"{r.decisions_kept} of {r.decisions_total}", r.ranking, r.behavior, r.tail_recall,
+                 r.worst_error, r.claim) for r in self.rows)  # fmt: skip
+        headers = ["method", "events", "bytes", "decisions", "ranking", "behaviour", "tail recall", "worst error / tolerance", "claim"]
+        return table_html(f"{passed} of {len(self.rows)} methods pass every check (model)", headers, rows, len(self.rows))
 
 
 def compare_methods(

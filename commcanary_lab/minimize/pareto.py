@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.minimize.candidates import Candidate
 from commcanary_lab.minimize.ddmin import Cancel
 from commcanary_lab.minimize.search import Progress, Search, search
@@ -64,7 +65,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Frontier:
+class Frontier(Shown):
     """Result of `pareto`.
 
     Attributes
@@ -106,6 +107,15 @@ class Frontier:
 
     def __repr__(self) -> str:
         return f"Frontier({len(self.points)} of {self.evaluated} points, stopped: {self.search.stopped})"
+
+    def _repr_html_(self) -> str:
+        from commcanary_lab.inspect.html import table_html
+
+        title = f"Frontier of bytes against worst error: {len(self.points)} of {self.evaluated} canaries, stopped: {self.search.stopped}"
+        rows = ((p.canary_bytes, p.worst_error, p.canary_records, p.recipe, "selected" if p.selected else "") for p in self.points)
+        headers = ["bytes", "worst error / tolerance", "records", "recipe", ""]
+        notes = ("frontier of the candidates tried; no optimality beyond them is claimed", "an error of at most 1 passes every check")
+        return table_html(title, headers, rows, len(self.points), notes)
 
 
 def pareto(

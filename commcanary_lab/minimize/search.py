@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import UsageError
@@ -76,7 +77,7 @@ class Protocol:
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class Search(Shown):
     """Result of `search`.
 
     Attributes
@@ -157,6 +158,20 @@ class Search:
         size = "no canary" if self.canary is None else f"{self.canary.size_bytes:,} bytes"
         how = "" if self.selected is None else f" ({self.selected.recipe})"
         return f"Search({size}{how}, {self.accepted} of {len(self.candidates)} candidates accepted, stopped: {self.stopped})"
+
+    def _repr_html_(self) -> str:
+        from commcanary_lab.inspect.html import table_html
+
+        found = (
+            "no canary passed" if self.canary is None else f"{self.canary.size_bytes:,} bytes stand for {self.canary.event_count:,} events"
+        )
+        claim = "" if self.verification is None else f", claim: {self.verification.claim}"
+        title = f"Behaviour search: {found}{claim}; {self.accepted} of {len(self.candidates)} candidates passed, stopped: {self.stopped}"
+        order = sorted(self.candidates, key=lambda c: (c.status != "selected", c.index))
+        rows = ((c.index, c.stage, str(c.recipe), c.canary_records, c.size_bytes, c.worst_error, c.status, c.reason) for c in order)
+        headers = ["", "stage", "recipe", "records", "bytes", "worst error / tolerance", "status", "why"]
+        notes = ("the smallest of the candidates tried; no optimality beyond them is claimed",)
+        return table_html(title, headers, rows, len(self.candidates), notes)
 
 
 def _source_sha256(found: Search) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import FormatError, LabError, Problem
 from commcanary_lab.review.evaluate import SEVERITY, Evaluation
 from commcanary_lab.review.policy import Policy
@@ -36,7 +37,7 @@ class Incompatibility:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Two reports under a policy.
 
     Attributes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.errors import RefusedError
 from commcanary_lab.review.bootstrap import Interval, quantile_replicates, replicate_count
@@ -82,7 +83,7 @@ class MeasuredRow:
 
 
 @dataclass(frozen=True)
-class MeasuredComparison:
+class MeasuredComparison(Shown):
     """Two measured traces.
 
     Attributes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import UsageError
 from commcanary_lab.simulate.backend import ABLATIONS, DEFAULT_BACKENDS, Backend
 from commcanary_lab.simulate.models import CostModel, get_model
@@ -82,7 +83,7 @@ class FlippedDecision:
 
 
 @dataclass(frozen=True)
-class AblationTable:
+class AblationTable(Shown):
     """Every mechanism x backend x metric.
 
     Attributes

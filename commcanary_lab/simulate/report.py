@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.simulate.backend import Backend
 from commcanary_lab.simulate.engine import Samples, run
 from commcanary_lab.simulate.models import CostModel, get_model
@@ -110,7 +111,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Shown):
     """Result of one simulation.
 
     Attributes
@@ -153,6 +154,25 @@ class Report:
         removed = f" without {', '.join(self.ablations)}" if self.ablations else ""
         figures = f"p50 {m['median_us']} us, p99 {m['p99_us']} us, hidden {m['communication_hidden_pct']} %"
         return f"Report({self.backend.label}{removed}: {figures})"
+
+    def _repr_html_(self) -> str:
+        from commcanary_lab.inspect.html import table_html
+
+        m = self.metrics
+        removed = f", without {', '.join(self.ablations)} (a simulator control, not a physical intervention)" if self.ablations else ""
+        title = (
+            f"{self.backend.label}{removed}: exposed latency in us ({self.origin}: {self.model}); "
+            f"{m['communication_hidden_pct']} % of the latency is hidden"
+        )
+        whole = ("all", "", m["count"], m["median_us"], m["p95_us"], m["p99_us"], m["max_us"], m["mean_us"])
+        parts = [
+            (scope, name, s.count, s.median_us, s.p95_us, s.p99_us, s.max_us, s.mean_us)
+            for scope, by in (("phase", self.by_phase), ("op", self.by_op))
+            for name, s in by.items()
+        ]
+        assumed = [f"assumed: {name} = {value:g}" for name, value in self.assumptions.items()]
+        headers = ["", "name", "count", "p50", "p95", "p99", "max", "mean"]
+        return table_html(title, headers, [whole, *parts], 1 + len(parts), (*assumed, *self.notes))
 
     def event_samples(self) -> Iterable[Sample]:
         """Yield one `Sample` per event and iteration."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import UsageError
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.groups import ProcessGroup
@@ -94,7 +95,7 @@ class ImportCoverage:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Shown):
     """An immutable, columnar communication trace in time order.
 
     Times are int64 nanoseconds. What is unknown is masked, never 0.

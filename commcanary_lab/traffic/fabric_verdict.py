@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.inspect.html import table_html
 from commcanary_lab.trace import ImportCoverage
 from commcanary_lab.traffic.crossing import Crossing
@@ -84,7 +85,7 @@ class Utilisation:
 
 
 @dataclass(frozen=True)
-class FabricVerdict:
+class FabricVerdict(Shown):
     """Rail-optimised network against fat tree.
 
     Parameters

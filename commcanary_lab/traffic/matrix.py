@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import LimitError, UsageError
 from commcanary_lab.inspect.html import table_html
 from commcanary_lab.trace import ImportCoverage, ProcessGroup
@@ -34,7 +35,7 @@ _MAX_DENSE_BYTES = 1 << 33
 
 
 @dataclass(frozen=True, eq=False)
-class TrafficMatrix:
+class TrafficMatrix(Shown):
     """M: bytes between global ranks, send side, the chunk that a rank keeps excluded; the diagonal is 0.
 
     Cells are kept per part (operation, group, phase), so that `by` can take M apart. Build one with `build_matrix`.

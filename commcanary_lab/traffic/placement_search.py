@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.errors import UsageError
+from commcanary_lab.inspect.html import table_html
 from commcanary_lab.traffic.attribution import FloatArray, IntArray
 from commcanary_lab.traffic.crossing import Crossing
 from commcanary_lab.traffic.matrix import TrafficMatrix
 from commcanary_lab.traffic.placement import Placement
+from commcanary_lab.units import format_bytes
 
 __all__ = ["PlacementSearch", "search_placement"]
 
@@ -50,6 +52,14 @@ class PlacementSearch:
     def improved(self) -> bool:
         """Whether anything better was found."""
         return _hops(self.after) < _hops(self.before)
+
+    def _repr_html_(self) -> str:
+        title = f"Placement search: {'improved' if self.improved else 'nothing better found'}; {self.evaluations:,} placements looked at"
+        rows = [
+            (when, format_bytes(c.inter_node_bytes), format_bytes(c.on_rail_bytes), format_bytes(c.cross_rail_bytes))
+            for when, c in (("before", self.before), ("after", self.after))
+        ]
+        return table_html(title, ["", "between nodes", "on rail", "cross-rail"], rows, len(rows), self.notes)
 
 
 def search_placement(m: TrafficMatrix, placement: Placement, *, evaluations: int = 2000, seed: int = 7) -> PlacementSearch:

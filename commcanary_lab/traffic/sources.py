@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import UsageError
 from commcanary_lab.inspect.html import table_html
 from commcanary_lab.traffic.difference import TrafficDifference
@@ -42,7 +43,7 @@ class SourceRow:
 
 
 @dataclass(frozen=True)
-class SourceComparison:
+class SourceComparison(Shown):
     """Sources against the first of them.
 
     Parameters

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import UsageError
 
 __all__ = ["CLAIMS", "Check", "Tolerances", "Verification", "claim_of"]
@@ -78,7 +79,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(Shown):
     """Separate statuses, never one blended verdict.
 
     Attributes
@@ -160,10 +161,18 @@ class Verification:
         return f"Verification({', '.join(f'{k}={v}' for k, v in self.statuses.items())}; claim: {self.claim})"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from commcanary_lab.inspect.html import table_html
 
-        chips = "".join(f"<tr><th style='text-align:left'>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in self.statuses.items())
-        return f"<table>{chips}</table><p><b>claim: {escape(self.claim)}</b> &ndash; {escape(self.claim_reason)}</p>"
+        statuses = [(name, value.replace("_", " ")) for name, value in self.statuses.items()]
+        statuses.append(("ranking decisions kept", f"{self.decisions_kept} of {self.decisions_total}"))
+        assumed = [f"assumed: {name} = {value:g}" for name, value in self.assumptions.items()]
+        out = table_html(f"claim: {self.claim} - {self.claim_reason}", ["status", "value"], statuses, len(statuses), assumed)
+        failed = [(c.status, c.name, c.backend, c.source, c.canary) for c in self.failures]
+        if failed:
+            title = f"{len(failed):,} of {len(self.checks):,} checks failed ({self.model})"
+            out += table_html(title, ["status", "check", "on", "source", "canary"], failed, len(failed))
+        notes = [(note,) for note in self.notes]
+        return out + (table_html("notes", ["note"], notes, len(notes)) if notes else "")
 
 
 def claim_of(statuses: Mapping[str, str], checks: tuple[Check, ...], assumptions: Mapping[str, float], scope: str) -> tuple[str, str]:

@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from commcanary_lab.views.ablation_chart import ablation
     from commcanary_lab.views.agreement_matrix import agreement
     from commcanary_lab.views.baseline_table import methods
+    from commcanary_lab.views.canary_view import canary
     from commcanary_lab.views.comparison_view import comparison
     from commcanary_lab.views.contrast_panel import contrast
     from commcanary_lab.views.ddmin_scrubber import ddmin
     from commcanary_lab.views.error_bounds import errors
-    from commcanary_lab.views.fabric_panel import fabric
+    from commcanary_lab.views.fabric_panel import fabric, verdict
     from commcanary_lab.views.fit_chart import fit
     from commcanary_lab.views.heatmap import traffic
     from commcanary_lab.views.lanes import timeline
@@ -22,19 +23,24 @@ if TYPE_CHECKING:
     from commcanary_lab.views.pareto_chart import pareto
     from commcanary_lab.views.ranking_matrix import ranking
     from commcanary_lab.views.replay_view import replay
+    from commcanary_lab.views.report_view import report
+    from commcanary_lab.views.result_figure import figure
     from commcanary_lab.views.search_scatter import search
     from commcanary_lab.views.sources_table import sources
     from commcanary_lab.views.status_chips import statuses
+    from commcanary_lab.views.trace_view import trace
     from commcanary_lab.views.verification_matrix import verification
 
 __all__ = [
     "ablation",
     "agreement",
+    "canary",
     "comparison",
     "contrast",
     "ddmin",
     "errors",
     "fabric",
+    "figure",
     "fit",
     "methods",
     "ops",
@@ -42,11 +48,14 @@ __all__ = [
     "program",
     "ranking",
     "replay",
+    "report",
     "search",
     "sources",
     "statuses",
     "timeline",
+    "trace",
     "traffic",
+    "verdict",
     "verification",
 ]
 
@@ -55,11 +64,13 @@ __all__ = [
 _DEFINED_IN = {
     "ablation": "ablation_chart",
     "agreement": "agreement_matrix",
+    "canary": "canary_view",
     "comparison": "comparison_view",
     "contrast": "contrast_panel",
     "ddmin": "ddmin_scrubber",
     "errors": "error_bounds",
     "fabric": "fabric_panel",
+    "figure": "result_figure",
     "fit": "fit_chart",
     "methods": "baseline_table",
     "ops": "operations",
@@ -67,11 +78,14 @@ _DEFINED_IN = {
     "program": "loop_nest",
     "ranking": "ranking_matrix",
     "replay": "replay_view",
+    "report": "report_view",
     "search": "search_scatter",
     "sources": "sources_table",
     "statuses": "status_chips",
     "timeline": "lanes",
+    "trace": "trace_view",
     "traffic": "heatmap",
+    "verdict": "fabric_panel",
     "verification": "verification_matrix",
 }
 

@@ -16,7 +16,7 @@ from commcanary_lab.views.extra import material, panel
 from commcanary_lab.views.markup import coverage_text, html, percent, title_html
 from commcanary_lab.views.theme import paper
 
-__all__ = ["FabricPanel", "at_spine", "fabric", "sentence"]
+__all__ = ["FabricPanel", "at_spine", "fabric", "sentence", "verdict"]
 
 _ORDERS = {"group": "Group order", "rail_aligned": "Rail-aligned order", "hierarchical": "Hierarchical", "stated": "Stated order"}
 _CSS = """
@@ -49,6 +49,21 @@ def fabric(matrix: TrafficMatrix, gpus_per_node: int, *, spine: float = 0.1) -> 
     panel.viewable.Viewable
     """
     return FabricPanel(matrix, gpus_per_node, spine=spine).view
+
+
+def verdict(found: FabricVerdict) -> Any:
+    """Show a verdict as it was given; `fabric` has a slider for the spine, and the diagnosis.
+
+    Parameters
+    ----------
+    found : FabricVerdict
+        From `commcanary_lab.fabric`.
+
+    Returns
+    -------
+    panel.viewable.Viewable
+    """
+    return paper(html(fabric_html(found), stylesheets=[_CSS]))
 
 
 def at_spine(found: FabricVerdict, spine: float) -> FabricVerdict:
@@ -133,8 +148,8 @@ class FabricPanel:
         self._body.object = f'<div class="cl">{fabric_html(self.found, replace(self._diagnosis, fabric=self.found))}</div>'
 
 
-def fabric_html(found: FabricVerdict, diagnosis: Diagnosis) -> str:
-    """Return the verdict, the shares per ring order beside the spine, the diagnosis and the limits as HTML."""
+def fabric_html(found: FabricVerdict, diagnosis: Diagnosis | None = None) -> str:
+    """Return the verdict, the shares per ring order beside the spine, the diagnosis if there is one, and the limits as HTML."""
     order = f"ring order {found.ring_order}" if found.ordered else ""
     shape = f"{found.nodes} nodes of {found.gpus_per_node}, {format_bytes(found.inter_node_bytes)} between nodes"
     subtitle = f"Share of inter-node bytes that change rails, beside the spine of {found.spine_fraction:.2f}; {shape}"
@@ -149,7 +164,7 @@ def fabric_html(found: FabricVerdict, diagnosis: Diagnosis) -> str:
     limits = "".join(f"<li>{escape(text)}</li>" for text in found.limits)
     return (
         f'{title}<p class="answer" data-testid="fabric" style="margin:10px 0 14px;font-size:16px">{sentence(found)}</p>'
-        f'<div class="fab">{heads}{rows}</div><p class="muted" style="margin-top:14px">{_diagnosis(diagnosis)}</p>'
+        f'<div class="fab">{heads}{rows}</div>{_diagnosis(diagnosis) if diagnosis is not None else ""}'
         f'<ul class="lim">{limits}</ul>'
     )
 
@@ -174,4 +189,4 @@ def _diagnosis(diagnosis: Diagnosis) -> str:
         else (f"the busiest receiver of {diagnosis.groups[0].name} gets {diagnosis.imbalance:.2f} times the mean")
     )
     text = f"Routing: {routing}. Placement: congestion {diagnosis.rail_congestion:.2f}. Diagnosis: {diagnosis.verdict}; {diagnosis.advice}."
-    return escape(text)
+    return f'<p class="muted" style="margin-top:14px">{escape(text)}</p>'
