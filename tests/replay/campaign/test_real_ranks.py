@@ -78,7 +78,7 @@ def test_control_and_candidate(tmp_path: Path) -> None:
     campaign = run_campaign(lab.write(text), tmp_path / "evidence")
     assert campaign.decision == "pass", campaign.outcome
     control, candidate, launches, measured = campaign.outcome.criteria
-    assert (control.value, control.total, candidate.value, candidate.total) == (84, 84, 8, 8)
+    assert (control.value, control.total, candidate.value, candidate.total) == (42, 42, 4, 4)
     assert launches.value == pytest.approx(100 * (1 - 2 / 21))
     assert (measured.value, measured.total) == (2, 2)
     assert [r.configuration for r in campaign.runs] == ["control", "candidate"]
