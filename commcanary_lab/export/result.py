@@ -150,7 +150,7 @@ def supported(program: Program, why_not: Callable[[Call], str | None], *, what: 
         bad.append(code)
         event = program.source_event(int(program.first[code]))
         problems.append(
-            Problem(f"{call.op}: {reason}: {what} cannot say it", record=event, remedy="leave such events out with --skip-unsupported")
+            Problem(f"{what} cannot say this {call.op}: {reason}", record=event, remedy="leave such events out with --skip-unsupported")
         )
         events = int(counts[code])
         kind = reason.partition(":")[0]

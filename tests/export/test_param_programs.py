@@ -48,7 +48,7 @@ def param(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 
 @dataclass(frozen=True)
 class Done:
-    """What each rank did: collectives in order as `programs.operations` has them, barriers by group, messages in order."""
+    """What each rank did: collectives as `programs.operations` has them, barriers by group, messages in order of issue."""
 
     calls: dict[int, list[tuple[Any, ...]]]
     barriers: dict[int, Counter[tuple[int, ...]]]
@@ -62,15 +62,17 @@ def _replay(kind: str, canary: Canary, param: tuple[str, dict[str, str]], folder
     python, env = param
     write, module = EXPORTS[kind]
     done = write(canary, folder / "export")
-    command = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(done.ranks), str(LAUNCHER), module, "--trace-path",
-               str(folder / "export"), "--trace-type", kind, "--backend", "gloo", "--device", "cpu", "--num-replays", "1", *options]  # fmt: skip
+    command = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(done.ranks), str(LAUNCHER), module,
+               "--trace-path", str(folder / "export"), "--trace-type", kind, "--backend", "gloo", "--device", "cpu", "--num-replays", "1",
+               *options]  # fmt: skip
     with (folder / "log.txt").open("w") as log:
         trace = launch(command, folder / "shards", timeout=150, env=env, stdout=log, stderr=log).trace
     calls, barriers = {}, {}
     for rank, found in operations(trace).items():
         barriers[rank] = Counter(c[2] for c in found if c[0] == "barrier")
         # an empty all-reduce sets the group of a barrier (docs/export.md)
-        calls[rank] = [c for c in found if c[0] not in ("barrier", "point_to_point") and not (c[0] == "all_reduce" and c[3] == 0)]
+        collectives = [c for c in found if c[0] not in ("barrier", "point_to_point")]
+        calls[rank] = [c for c in collectives if not (c[0] == "all_reduce" and c[3] == 0)]
     messages = {r: _messages(folder / "shards" / f"rank-{r}.jsonl") for r in calls}
     return Done(calls, barriers, messages)
 
@@ -90,8 +92,9 @@ def _compare(canary: Canary, done: Done) -> tuple[int, int]:
         got = done.calls[rank]
         times, rest = divmod(len(got), len(want))
         assert rest == 0, f"rank {rank} made {len(got)} calls of {len(want)}"
-        for i, (a, b) in enumerate(zip(want * times, got, strict=True)):
-            assert b == a, f"rank {rank}, call {i}"
+        # asynchronous calls of one rank may reach the others in another order: the merged trace keeps the order in each group
+        for group in {c[2] for c in want}:
+            assert [c for c in got if c[2] == group] == [c for c in want if c[2] == group] * times, f"rank {rank}, group {group}"
         own = Counter(c[2] for c in calls if c[0] == "barrier")
         for group, count in own.items():
             assert done.barriers[rank][group] >= count * times, f"rank {rank}: barriers on {group}"
