@@ -192,10 +192,9 @@ class _Earlier:
         self.session, self._opened = session, opened
         self._replays, self._shown = replays, ""
         self._title = html("")
-        self._table = self._make()
-        self._table.on_click(lambda e: self._clicked(e.row))
+        self._frame_shown: Any = None
+        self._table = pn.Column(sizing_mode="stretch_width", margin=0)
         self.view = paper(self._title, self._table)
-        self._table.visible = bool(replays)
         self.show(replays, "")
 
     def look(self) -> None:
@@ -215,9 +214,9 @@ class _Earlier:
         )
         self._title.object = f'<div class="cl">{title_html("Replays", text)}</div>'
         frame = self._frame()
-        if not frame.equals(self._table.value):
-            self._table.value = frame
-        self._table.visible = bool(n)
+        if self._frame_shown is None or not frame.equals(self._frame_shown):
+            self._frame_shown = frame
+            self._table[:] = [self._make(frame)] if n else []  # a new one: a table whose data are exchanged hears no more clicks
 
     def _frame(self) -> Any:
         import pandas as pd
@@ -231,14 +230,16 @@ class _Earlier:
         ]  # fmt: skip
         return pd.DataFrame(rows, columns=["name", "summary", "size", "open"])
 
-    def _make(self) -> Any:
+    def _make(self, frame: Any) -> Any:
         columns = {
             "name": TableColumn("Name", None, 240, grow=3),
             "summary": TableColumn("Content", None, 240, grow=3),
             "size": TableColumn("Size", fmt.bytes_cell(), 80, right=True),
             "open": TableColumn("", None, 60, right=True),
         }
-        return table(self._frame(), columns, page_size=8, empty="No replay yet.", pagination="local")
+        out = table(frame, columns, page_size=8)
+        out.on_click(lambda e: self._clicked(e.row))
+        return out
 
     def _clicked(self, row: int | None) -> None:
         if row is not None and row < len(self._replays):

@@ -67,7 +67,7 @@ class ReplayView:
         self.cards = [self._state_card()]
         if self.rows:
             self._curves, self._curves_head = MeasuredCurves(), html("")
-            self._table = self._operations()
+            self._table = panel().Column(self._operations(), sizing_mode="stretch_width", margin=0)
             self.cards += [paper(self._curves_head, self._curves.pane), self._table_card(), self._ranks_card()]
             self._draw(None)
         self.cards += self._notes_card()
@@ -76,7 +76,7 @@ class ReplayView:
         """Compare with another simulation, in place."""
         self.model, self._why = model, why
         if self.rows:
-            self._table.value = operations_frame(self.result, self.model)
+            self._table[:] = [self._operations()]  # a new one: a table whose data are exchanged hears no more clicks
             self._draw(self._shown)
 
     # -- whether it can be believed -----------------------------------------------------------------------------------
