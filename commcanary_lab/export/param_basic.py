@@ -93,9 +93,8 @@ def export_param(
     )
     moved = _moved_barriers(program)
     count = int(np.count_nonzero(moved))
-    notes = [
-        f"before {count} barrier{'s' if count != 1 else ''} an all-reduce of no elements sets the group: PARAM runs a barrier on the group used last"
-    ]
+    barriers = f"{count} barrier" if count == 1 else f"{count} barriers"
+    notes = [f"before {barriers} an all-reduce of no elements sets the group: PARAM runs a barrier on the group used last"]
     return write_rank_files(
         "param", program, Path(directory), name=lambda rank: f"{rank}.json",
         content=lambda rank: _file(program, rank, moved, assumptions), skipped=skipped, assumptions=assumptions,

@@ -157,8 +157,8 @@ def test_synthetic_sample_on_two_ranks(kind: str, param: tuple[str, dict[str, st
     print(f"{kind}: adversarial on 2 ranks: {passes} passes, {compared} calls equal")
 
 
-def test_timestamps_are_honoured(param: tuple[str, dict[str, str]], tmp_path: Path) -> None:
-    """With --use-timestamp PARAM's basic replay takes at least the time that the canary's gaps add up to."""
+def test_recorded_job_with_timestamps(param: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    """PARAM's basic replay accepts the times and makes the same calls; how exactly it keeps them is not measured here."""
     canary = lab.compile(lab.samples.gloo4())
     done = _replay("basic", canary, param, tmp_path, ["--use-timestamp"])
     passes, compared = _compare(canary, done)
