@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from commcanary_lab.replay.campaign.preregistration import Preregistration
-    from commcanary_lab.replay.campaign.rate import RateFactors, factorise
     from commcanary_lab.replay.campaign.read import read_preregistration
     from commcanary_lab.replay.campaign.result import Campaign, read_campaign
     from commcanary_lab.replay.campaign.run import CampaignProgress, run_campaign
@@ -17,8 +16,6 @@ __all__ = [
     "CampaignCheck",
     "CampaignProgress",
     "Preregistration",
-    "RateFactors",
-    "factorise",
     "read_campaign",
     "read_preregistration",
     "run_campaign",
@@ -26,8 +23,8 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Campaign": "result", "CampaignCheck": "verify", "CampaignProgress": "run", "Preregistration": "preregistration", "RateFactors": "rate",
-    "factorise": "rate", "read_campaign": "result", "read_preregistration": "read", "run_campaign": "run", "verify_campaign": "verify",
+    "Campaign": "result", "CampaignCheck": "verify", "CampaignProgress": "run", "Preregistration": "preregistration",
+    "read_campaign": "result", "read_preregistration": "read", "run_campaign": "run", "verify_campaign": "verify",
 }  # fmt: skip
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from commcanary_lab.replay.calibration.resample import Interval
+from commcanary_lab.replay.calibration.worked_example import RateParts, factor_rate
 from commcanary_lab.replay.campaign.criteria import Runs, find
 from commcanary_lab.replay.campaign.freeze import audit_of_program, audit_text, open_program_file, program_of
 from commcanary_lab.replay.campaign.metrics import AGREEMENT_METRICS
 from commcanary_lab.replay.campaign.outcome import Decided, FactorsLine, Finding, Outcome, RunLine
 from commcanary_lab.replay.campaign.preregistration import Configuration, Criterion, Decision, Preregistration, Rate
 from commcanary_lab.replay.campaign.rankings import find_ranking, ranking_lines
-from commcanary_lab.replay.campaign.rate import factorise
 from commcanary_lab.replay.campaign.record import Record
 from commcanary_lab.replay.result import Replay
 
@@ -121,7 +121,7 @@ def _factors(rate: Rate, runs: Runs) -> list[FactorsLine]:
         return []
     a, b = (float(np.median(c)) for c in cycles)
     yields = [rate.per_cycle[s] for s in sides]
-    factors = factorise((yields[0], a), (yields[1], b))
+    change = factor_rate(RateParts(yields[0], a / 1000), RateParts(yields[1], b / 1000))
     interval = None
     if len(rounds) > 1:
         drawn = runs.drawn(f"rate {rate.name}", len(rounds))
@@ -129,9 +129,9 @@ def _factors(rate: Rate, runs: Runs) -> list[FactorsLine]:
         interval = Interval.of(100 * np.expm1(draws), runs.asked.confidence)
     return [FactorsLine(
         rate=rate.name, control_per_cycle=yields[0], candidate_per_cycle=yields[1], control_cycle_us=a, candidate_cycle_us=b,
-        control_rate=factors.control, candidate_rate=factors.candidate, change_pct=factors.change_pct,
-        per_cycle_pct=float(100 * np.expm1(factors.per_cycle_log)), cycle_pct=float(100 * np.expm1(factors.cycle_log)),
-        cycle_share=factors.cycle_share if factors.change_log else None,
+        control_rate=change.before.per_second, candidate_rate=change.after.per_second, change_pct=100 * change.change,
+        per_cycle_pct=float(100 * np.expm1(change.log_emitted)), cycle_pct=float(100 * np.expm1(change.log_cycle)),
+        cycle_share=change.cycle_share,
         low=interval.low if interval else None, high=interval.high if interval else None,
     )]  # fmt: skip
 

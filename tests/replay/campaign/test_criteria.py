@@ -15,7 +15,6 @@ from commcanary_lab.replay.campaign.criteria import bounds_of, verdict_of
 from commcanary_lab.replay.campaign.decide import decide
 from commcanary_lab.replay.campaign.outcome import Finding
 from commcanary_lab.replay.campaign.preregistration import Criterion, Decision
-from commcanary_lab.replay.campaign.rate import factorise
 from commcanary_lab.replay.spec import RunState
 
 from .builder import PROBE, Lab, Made, paired
@@ -225,11 +224,6 @@ class TestRates:
         assert (f.per_cycle_pct, f.cycle_pct) == (pytest.approx(-0.01517, abs=1e-5), pytest.approx(-2.5508, abs=1e-4))
         assert campaign.outcome.criteria[0].value == pytest.approx(97.934 / 100.513, abs=1e-4)
         assert campaign.decision == "fail"
-
-    @given(*[st.floats(0.001, 1e6)] * 4)
-    def test_the_parts_add_up(self, e0: float, c0: float, e1: float, c1: float) -> None:
-        f = factorise((e0, c0), (e1, c1))
-        assert f.change_log == pytest.approx(np.log(f.candidate / f.control), abs=1e-9)
 
 
 class TestVerdicts:
