@@ -103,9 +103,8 @@ class _Card:
         self._probe = "--probe" in job.command
         self._head, self._body = html(""), html("", stylesheets=[_CSS, LOG_CSS])
         self._cancel = pmui.Button(
-            label="Cancel", variant="outlined", size="small", color="error", margin=0, width=96, disabled=not may_operate(),
-            description="Ends all ranks; what was measured until then stays",
-        )  # fmt: skip
+            label="Cancel", variant="outlined", size="small", color="error", margin=0, width=96, disabled=not may_operate()
+        )
         self._cancel.on_click(self._stop)
         row = pn.Row(self._head, self._cancel, sizing_mode="stretch_width", margin=0)
         self.view = paper(row, self._body)
