@@ -146,13 +146,16 @@ def _capture(
             rows.skip("computation")
         elif not isinstance(entry.get("comms"), str) or not entry["comms"]:
             rows.refuse("?", Refusal(f"{UNREADABLE}: comms is {shown(entry.get('comms'))}", UNREADABLE), where)
-        elif base_name(entry["comms"]) in ("wait", "init", "batch_isend_irecv"):
-            rows.skip("wait or set-up entry: no communication of its own")
-        elif entry.get("sets_group") is True and entry.get("in_msg_size") == 0:  # written by `export param` before a barrier
+        elif base_name(entry["comms"]) in ("wait", "init", "batch_isend_irecv") or _sets_group(entry):
             rows.skip("wait or set-up entry: no communication of its own")
         else:
             _add(entry, rank, groups, rows, where, times)
     return rows.capture(str(path), "start of the replay", world_size=groups.world, warnings=[*problems, *groups.warnings])
+
+
+def _sets_group(entry: dict[str, Any]) -> bool:
+    """An empty operation that `export param` writes before a barrier, for the program that replays it."""
+    return entry.get("sets_group") is True and entry.get("in_msg_size") == 0
 
 
 def _add(entry: dict[str, Any], rank: int, groups: _Groups, rows: RankRows, where: str, times: bool) -> None:
