@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commcanary_lab.errors import LabError, RefusedError, UnknownValueError
+from commcanary_lab.replay.campaign import Campaign, read_campaign
+from commcanary_lab.replay.evidence import verify_seal
 from commcanary_lab.replay.modelled import Modelled, modelled
 from commcanary_lab.replay.program import Program
 from commcanary_lab.replay.result import Replay
@@ -17,7 +19,7 @@ from .page import Selection
 from .replay_jobs import Job, jobs_of
 from .replay_settings import Settings, gpus, settings
 
-__all__ = ["Asked", "Runnable", "Shown", "asked", "find_replay", "stem_of"]
+__all__ = ["Asked", "Runnable", "Shown", "ShownCampaign", "asked", "find_replay", "stem_of"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,16 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class ShownCampaign:
+    """The campaign that is shown; `problems` are those of its seal, `problem` says why it cannot be opened."""
+
+    name: str
+    result: Campaign | None = None
+    problems: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Asked:
     """Everything that the page needs."""
 
@@ -94,6 +106,7 @@ class Asked:
     replays: tuple[Artifact, ...]
     campaigns: tuple[Artifact, ...]
     shown: Shown | None
+    campaign: ShownCampaign | None = None
 
 
 def asked(workspace: Workspace, selection: Selection) -> Asked:
@@ -107,14 +120,29 @@ def asked(workspace: Workspace, selection: Selection) -> Asked:
     backend = next((b for b in known if b.label == wanted), known[0])
     assume = selection.option("assume", "") == "0"
     replays = tuple(sorted(workspace.list("replay"), key=lambda a: (-a.stamp[0], a.name)))
+    campaigns = tuple(workspace.list("campaign"))
+    if which := selection.option("campaign", ""):
+        campaign = _campaign(workspace, which)
+        return Asked(chosen, runnable, gpus(), known, backend, assume, replays, campaigns, None, campaign)
     name = selection.option("replay", "") or _latest(replays, runnable)
     shown = _shown(workspace, name, backend, assume) if name else None
-    return Asked(chosen, runnable, gpus(), known, backend, assume, replays, tuple(workspace.list("campaign")), shown)
+    return Asked(chosen, runnable, gpus(), known, backend, assume, replays, campaigns, shown)
 
 
-def find_replay(workspace: Workspace, name: str) -> str:
-    """Return the name of an artifact for the short name of a replay in the address."""
-    inner = f"replays/{name}"
+def _campaign(workspace: Workspace, name: str) -> ShownCampaign:
+    try:
+        artifact = workspace.get(find_replay(workspace, name, "campaigns"))
+        if artifact.kind != "campaign":
+            return ShownCampaign(name, problem=f"{name!r} is no campaign: {artifact.summary}")
+        path = workspace.path / artifact.name
+        return ShownCampaign(name, read_campaign(path), tuple(verify_seal(path)))
+    except LabError as error:
+        return ShownCampaign(name, problem=str(error))
+
+
+def find_replay(workspace: Workspace, name: str, folder: str = "replays") -> str:
+    """Return the name of an artifact for the short name of a replay, or of a campaign, in the address."""
+    inner = f"{folder}/{name}"
     return inner if (workspace.path / inner).is_dir() and Path(name).name == name else name
 
 

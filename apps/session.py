@@ -98,7 +98,8 @@ class Session(param.Parameterized):
         elif kind == "ledger":
             self.param.update(options={**self.options, "ledger": (name,)}, page="minimise")
         elif kind in ("replay", "campaign"):
-            self.param.update(options={**self.options, kind: (name.removeprefix(f"{kind}s/"),)}, page="replay")
+            kept = {k: v for k, v in self.options.items() if k not in ("replay", "campaign")}
+            self.param.update(options={**kept, kind: (name.removeprefix(f"{kind}s/"),)}, page="replay")
             self.param.trigger("page")  # the page may be open with another one
 
     def changed(self) -> None:

@@ -10,20 +10,19 @@ from weakref import WeakKeyDictionary
 import panel as pn
 
 from commcanary_lab.errors import LabError
-from commcanary_lab.views import formatters as fmt
-from commcanary_lab.views.markup import Figure, html, message, title_html
+from commcanary_lab.views import campaign_view
+from commcanary_lab.views.campaign_view import campaign_cards
+from commcanary_lab.views.markup import Figure, html, message
 from commcanary_lab.views.replay_view import ReplayView
 from commcanary_lab.views.replay_words import answer, figures
-from commcanary_lab.views.tables import TableColumn, table
-from commcanary_lab.views.theme import paper
-from commcanary_lab.workspace import Artifact
 
 from ..backend_choice import Refresh
+from ..evidence_list import EvidenceList
 from ..page import Built, PageSpec, head
 from ..replay_controls import ReplayControls
 from ..replay_jobs import jobs_of
 from ..replay_queue import LOG_CSS, QueuePanel, log_html
-from ..replay_request import Asked, Shown, asked, stem_of
+from ..replay_request import Asked, Shown, ShownCampaign, asked, stem_of
 from ..replay_settings import Settings, can_replay
 from ..session import Session
 
@@ -60,10 +59,11 @@ class _Page:
         self._polls = 0
         self._view: ReplayView | None = None
         self._of: Any = None
-        self.list = _Earlier(session, data.replays, self._open)
+        self.replays = EvidenceList(session, "replay", self._open)
+        self.campaigns = EvidenceList(session, "campaign", self._open_campaign)
         self.controls = ReplayControls(session, data, self._run, self._anew, self._refresh)
         self.show(data)
-        main = [self.top, self.hint, self.queue.view, self.cards, self._log, self.list.view]
+        main = [self.top, self.hint, self.queue.view, self.cards, self._log, self.replays.view, self.campaigns.view]
         self.built = Built(main, self.controls.view)
         self._timer = pn.state.add_periodic_callback(self._poll, period=_POLL_MS)
 
@@ -72,32 +72,48 @@ class _Page:
     def show(self, data: Asked) -> None:
         """Show what the address names, in place."""
         self.data = data
-        shown = data.shown
+        shown, campaign = data.shown, data.campaign
         self._active = shown is not None and shown.active
-        self.list.show(data.replays, shown.name if shown is not None else "")
+        self.replays.show(shown.name if shown is not None else "")
+        self.campaigns.show(campaign.name if campaign is not None else "")
         self._top()
-        result = shown.result if shown is not None else None
-        problem = shown.problem if shown is not None else ""
+        problem = (shown.problem if shown is not None else "") or (campaign.problem if campaign is not None else "")
         if not can_replay():
             problem = problem or "Replaying needs torch. Install commcanary-lab[replay] where the workbench runs."
-        self.hint.object = f'<div class="cl">{message("Not shown" if shown else "Nothing can be replayed here", problem, "err")}</div>'
+        title = "Not shown" if shown is not None or campaign is not None else "Nothing can be replayed here"
+        self.hint.object = f'<div class="cl">{message(title, problem, "err")}</div>'
         self.hint.visible = bool(problem)
         log = shown.log if shown is not None else ""
         self._log.object = f'<div class="cl">{_folded(log, bool(problem))}</div>'
         self._log.visible = bool(log) and not self._active
-        if result is None:
-            self._view, self._of = None, None
-            self.cards[:] = []
-        elif self._view is not None and self._of is result and shown is not None:
-            self._view.compare(shown.model, shown.why_no_model)
-        elif shown is not None:
-            self._view, self._of = ReplayView(result, shown.model, shown.why_no_model, list(shown.problems)), result
-            self.cards[:] = self._view.cards
+        self._cards(shown, campaign)
+
+    def _cards(self, shown: Shown | None, campaign: ShownCampaign | None) -> None:
+        """Exchange the cards only where another result is shown."""
+        result = shown.result if shown is not None else campaign.result if campaign is not None else None
         self.cards.visible = result is not None
+        if shown is not None and shown.result is not None:
+            if self._view is not None and self._of is shown.result:
+                self._view.compare(shown.model, shown.why_no_model)
+                return
+            self._view = ReplayView(shown.result, shown.model, shown.why_no_model, list(shown.problems))
+            self.cards[:] = self._view.cards
+        else:
+            self._view = None
+            found = campaign is not None and campaign.result is not None
+            self.cards[:] = campaign_cards(campaign.result, list(campaign.problems)) if found else []  # type: ignore[union-attr,arg-type]
+        self._of = result
 
     def _top(self) -> None:
-        shown = self.data.shown
-        if shown is None:
+        shown, campaign = self.data.shown, self.data.campaign
+        if campaign is not None:
+            c = campaign.result
+            if c is None:
+                self._head(campaign.name, f"<b>The campaign {escape(campaign.name)} is not shown</b>.", [])
+            else:
+                ran = "; ".join(dict.fromkeys(r.ran_on.partition(",")[0] for r in c.runs))
+                self._head(f"{campaign.name} · {ran}", campaign_view.answer(c), campaign_view.figures(c))
+        elif shown is None:
             self._head("Replay", self._nothing(), [])
         elif shown.result is not None:
             self._head(f"{shown.name} · {shown.result.ran_on}", answer(shown.result, shown.model), figures(shown.result, shown.model))
@@ -160,8 +176,14 @@ class _Page:
         self._open(job.name)
 
     def _open(self, name: str) -> None:
+        self.session.choose("campaign")
         self.session.choose("replay", name)
         self.queue.refresh()
+        self._refresh()
+
+    def _open_campaign(self, name: str) -> None:
+        self.session.choose("replay")
+        self.session.choose("campaign", name)
         self._refresh()
 
     def _anew(self) -> None:
@@ -182,68 +204,8 @@ class _Page:
                 self._refresh()
         self._polls += 1
         if self._polls % _LIST_POLLS == 0:
-            self.list.look()
-
-
-class _Earlier:
-    """The list of replays in the workspace; a click opens one."""
-
-    def __init__(self, session: Session, replays: tuple[Artifact, ...], opened: Any) -> None:
-        self.session, self._opened = session, opened
-        self._replays, self._shown = replays, ""
-        self._title = html("")
-        self._frame_shown: Any = None
-        self._table = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.view = paper(self._title, self._table)
-        self.show(replays, "")
-
-    def look(self) -> None:
-        """Follow the folder."""
-        found = tuple(sorted(self.session.workspace.list("replay"), key=lambda a: (-a.stamp[0], a.name)))
-        if found != self._replays:
-            self.show(found, self._shown)
-
-    def show(self, replays: tuple[Artifact, ...], shown: str) -> None:
-        """Show a list."""
-        self._replays, self._shown = replays, shown
-        n = len(replays)
-        text = (
-            f"{n:,} in this workspace, the newest first. A click opens one"
-            if n
-            else "None yet. What is run here appears in this list; so does what the command line writes into the folder replays"
-        )
-        self._title.object = f'<div class="cl">{title_html("Replays", text)}</div>'
-        frame = self._frame()
-        if self._frame_shown is None or not frame.equals(self._frame_shown):
-            self._frame_shown = frame
-            self._table[:] = [self._make(frame)] if n else []  # a new one: a table whose data are exchanged hears no more clicks
-
-    def _frame(self) -> Any:
-        import pandas as pd
-
-        rows = [
-            {
-                "name": (name := a.name.removeprefix("replays/")), "summary": a.summary, "size": float(a.size_bytes),
-                "open": "shown" if name == self._shown else "",
-            }
-            for a in self._replays
-        ]  # fmt: skip
-        return pd.DataFrame(rows, columns=["name", "summary", "size", "open"])
-
-    def _make(self, frame: Any) -> Any:
-        columns = {
-            "name": TableColumn("Name", None, 240, grow=3),
-            "summary": TableColumn("Content", None, 240, grow=3),
-            "size": TableColumn("Size", fmt.bytes_cell(), 80, right=True),
-            "open": TableColumn("", None, 60, right=True),
-        }
-        out = table(frame, columns, page_size=8)
-        out.on_click(lambda e: self._clicked(e.row))
-        return out
-
-    def _clicked(self, row: int | None) -> None:
-        if row is not None and row < len(self._replays):
-            self._opened(self._replays[row].name.removeprefix("replays/"))
+            self.replays.show()
+            self.campaigns.show()
 
 
 def _crumb_and(crumb: str, text: str) -> str:

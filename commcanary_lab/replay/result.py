@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import FormatError, LaunchError, RefusedError
 from commcanary_lab.replay.evidence import verify_seal
@@ -118,7 +119,7 @@ class RankRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(Shown):
     """A finished replay.
 
     Attributes

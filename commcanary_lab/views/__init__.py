@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from commcanary_lab.views.ablation_chart import ablation
     from commcanary_lab.views.agreement_matrix import agreement
     from commcanary_lab.views.baseline_table import methods
+    from commcanary_lab.views.campaign_view import campaign
     from commcanary_lab.views.canary_view import canary
     from commcanary_lab.views.comparison_view import comparison
     from commcanary_lab.views.contrast_panel import contrast
@@ -35,6 +36,7 @@ __all__ = [
     "ablation",
     "agreement",
     "canary",
+    "campaign",
     "comparison",
     "contrast",
     "ddmin",
@@ -65,6 +67,7 @@ _DEFINED_IN = {
     "ablation": "ablation_chart",
     "agreement": "agreement_matrix",
     "canary": "canary_view",
+    "campaign": "campaign_view",
     "comparison": "comparison_view",
     "contrast": "contrast_panel",
     "ddmin": "ddmin_scrubber",

@@ -18,6 +18,7 @@ FIGURES = {
     "commcanary_lab.minimize.methods.MethodTable": "methods",
     "commcanary_lab.minimize.pareto.Frontier": "pareto",
     "commcanary_lab.minimize.search.Search": "search",
+    "commcanary_lab.replay.campaign.result.Campaign": "campaign",
     "commcanary_lab.replay.result.Replay": "replay",
     "commcanary_lab.review.comparison.Comparison": "comparison",
     "commcanary_lab.review.measured.MeasuredComparison": "comparison",

@@ -9,6 +9,7 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 
+from commcanary_lab._shown import Shown
 from commcanary_lab.errors import FormatError
 from commcanary_lab.replay.campaign.manifest import DECISION, Manifest
 from commcanary_lab.replay.campaign.outcome import Finding, Outcome, RankingLine, RunLine
@@ -71,7 +72,7 @@ def _figure(value: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Campaign:
+class Campaign(Shown):
     """A campaign with its decision.
 
     Attributes
