@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import lzma
 import os
 import shutil
 import stat
@@ -44,7 +45,7 @@ def pack(directory: Path, bundle: Path) -> None:
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = ""
-        entry.mtime = 0
+        entry.mtime, entry.mode = 0, 0o444
         return entry
 
     # alike files beside each other: samples of one rank, markers, programs
@@ -75,7 +76,8 @@ def unpack(archive: Path, directory: Path) -> None:
                 if not entry.isfile():
                     raise FormatError(f"{entry.name!r} is no plain file", file=str(archive), remedy="give the recorded archive")
                 tar.extract(entry, place, filter="data")
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+                (place / entry.name).chmod(0o444)
+    except (tarfile.TarError, lzma.LZMAError, OSError, EOFError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"cannot be unpacked: {error}", file=str(archive), remedy="it is damaged: take a fresh copy") from None

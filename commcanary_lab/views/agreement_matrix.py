@@ -98,7 +98,7 @@ def agreement_html(rows: Sequence[MethodRow], pairs: Sequence[PairRow], tie_frac
         body.append(f'<tr><th scope="row">{breakable(p.left)} or {breakable(p.right)}</th>{"".join(cells)}</tr>')
     totals = "".join(f"<td>{_total(m)}</td>" for m in others)
     foot = f'<tr class="foot"><th scope="row">pairs decided alike<br>Kendall tau-b</th><td></td>{totals}</tr>'
-    title = title_html("Which setting is faster", agreement_text(rows), "measured", None, f"a tie is within {tie_fraction:.0%}")
+    title = title_html("Which setting is faster", agreement_text(rows), _origins(rows), None, f"a tie is within {tie_fraction:.0%}")
     grid = (
         f'<table class="grid" style="max-width:{230 + 165 * width}px"><colgroup><col style="width:230px">{"<col>" * width}</colgroup>'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(body)}{foot}</tbody></table>"
@@ -110,6 +110,10 @@ _LEGEND = (
     '<div class="lg" style="margin:10px 0 4px"><span><i class="sw pass"></i>decides as the reference does</span>'
     '<span><i class="sw fail"></i>the other way round</span><span><i class="sw tie"></i>one of the two sees a tie</span></div>'
 )
+
+
+def _origins(rows: Sequence[MethodRow]) -> str:
+    return "measured" if all(m.measured for m in rows) else "measured and model"
 
 
 def _short(method: MethodRow) -> str:
@@ -195,13 +199,13 @@ def agreement_frame(rows: Sequence[MethodRow]) -> pd.DataFrame:
 def _table(frame_: pd.DataFrame) -> Any:
     columns = {
         "ranking": TableColumn("Ranking", None, 80),
-        "origin": TableColumn("Origin", fmt.long_text_cell(), 120, grow=2),
+        "origin": TableColumn("Origin", fmt.long_text_cell(), 150, grow=6),
         "alike": TableColumn("Pairs alike", None, 75),
         "alike_interval": TableColumn("Share, interval", None, 90),
         "tau": TableColumn("tau-b", None, 55, right=True),
         "tau_interval": TableColumn("Interval", None, 90),
-        "false_positives": TableColumn("False positives", fmt.count_cell(), 70, right=True),
-        "false_negatives": TableColumn("False negatives", fmt.count_cell(), 70, right=True),
+        "false_positives": TableColumn("False positives", fmt.count_cell(), 78, right=True),
+        "false_negatives": TableColumn("False negatives", fmt.count_cell(), 82, right=True),
         "inverted": TableColumn("Inverted", fmt.count_cell(), 65, right=True),
         "cycle_us": TableColumn("One cycle on all settings", fmt.time_cell(), 85, right=True),
         "run_us": TableColumn("All runs", fmt.time_cell(), 75, right=True),

@@ -27,6 +27,11 @@ def _measured(rows: Sequence[MethodRow]) -> list[MethodRow]:
     return [m for m in rows if m.measured]
 
 
+def _ticks(low: float, high: float) -> list[int]:
+    """Return 1, 2 and 5 times the powers of ten between two times of at least a microsecond."""
+    return [m * 10**e for e in range(12) for m in (1, 2, 5) if low <= m * 10**e <= high]
+
+
 def cycle_legend(rows: Sequence[MethodRow]) -> str:
     """Return which colour is which ranking."""
     marks = {"circle": "border-radius:50%", "diamond": "transform:rotate(45deg) scale(.85)"}
@@ -46,8 +51,6 @@ def cycle_figure(rows: Sequence[MethodRow]) -> Any:
         The reference first.
     """
     from bokeh.models import ColumnDataSource, CustomJSTickFormatter, FixedTicker, HoverTool, Range1d
-
-    from commcanary_lab.views import formatters as fmt
 
     measured = _measured(rows)
     settings = sorted(measured[0].values_us, key=lambda s: measured[0].values_us[s], reverse=True)
@@ -76,7 +79,9 @@ def cycle_figure(rows: Sequence[MethodRow]) -> Any:
         f.add_tools(HoverTool(renderers=[dots], tooltips=tips))
     f.yaxis.ticker = FixedTicker(ticks=list(range(n)))
     f.yaxis.formatter = CustomJSTickFormatter(args={"labels": settings}, code="return labels[tick] ?? ''")
-    f.xaxis.formatter = fmt.time_ticks()
+    f.xaxis.ticker = FixedTicker(ticks=_ticks(x_range.start, x_range.end))
+    f.xaxis.formatter = CustomJSTickFormatter(args={"labels": {str(t): format_us(t) for t in _ticks(x_range.start, x_range.end)}},
+                                              code="return labels[String(tick)] ?? ''")  # fmt: skip
     f.xaxis.axis_label = "time of a cycle, logarithmic"
     f.ygrid.visible = False
     f.xgrid.grid_line_alpha = 0.5

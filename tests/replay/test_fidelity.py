@@ -289,7 +289,7 @@ def test_the_canary_is_a_part_of_the_job(result: Fidelity) -> None:
     job, canary = result.program("job"), result.program("canary")
     assert isinstance(job, Trace) and isinstance(canary, Canary)
     check = verify_canary(job, canary)
-    assert (check.coverage.value, check.commitments.value, check.bounds.value) == ("partial_source", "recomputed", "recomputed")
+    assert (check.coverage, check.commitments, check.bounds) == ("partial_source", "recomputed", "recomputed")
     assert Program.of(canary).runs * 6 == Program.of(job).runs == 234
 
 
@@ -331,14 +331,13 @@ def test_a_search_finds_what_is_constructed_and_nothing_where_there_is_nothing(r
 
 
 def test_calibrated_rates_are_those_of_the_links(result: Fidelity) -> None:
-    """Inside a pair each rank has its link; across, the two groups share an uplink. Headers and small buckets cost and give a little."""
+    """Inside a pair each rank has its link; across, the two groups share an uplink whenever both use it. The bucket gives a little."""
     for name, terms in result.links.terms.items():
         assert isinstance(terms, LinkTerms)
         kind, *rates = name.split("-")
-        nominal = [float(r) / 1000 for r in rates]
-        inside, across = (nominal[0], nominal[0]) if kind == "even" else (nominal[0], nominal[1] / 2)
-        assert terms.across_rate_gbps == pytest.approx(across, rel=0.35), name
-        assert 0.4 * inside < terms.rate_gbps < 1.9 * inside, name
+        inside, across = (float(rates[0]) / 1000, float(rates[-1]) / 1000)
+        assert 0.85 * inside < terms.rate_gbps < 1.15 * inside, name
+        assert across / (2 if kind == "pair" else 1) * 0.9 < terms.across_rate_gbps < 1.15 * across, name
 
 
 def test_evidence_is_read_only_when_it_is_recorded(evidence: Path) -> None:
