@@ -37,7 +37,7 @@ def figures(artifact: Canary) -> list[Figure]:
     s = artifact.source
     return [
         Figure("Events", f"{artifact.event_count:,}", f"of {s.events:,} source events"),
-        Figure("Records", f"{artifact.records:,}", f"{artifact.event_ratio:.3g} events per record"),
+        Figure("Records", f"{artifact.records:,}", f"{artifact.event_ratio:.3g} event{'s' * (artifact.event_ratio != 1)} per record"),
         Figure("Size", format_bytes(artifact.size_bytes), f"source {format_bytes(s.size_bytes)}, {artifact.byte_ratio:.3g} times as much"),
         Figure("Timing", artifact.timing.replace("_", "\u00a0"), "largest errors below"),
     ]
