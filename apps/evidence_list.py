@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import panel as pn
 
 from commcanary_lab.views import formatters as fmt
-from commcanary_lab.views.comparison_tables import result_cell
 from commcanary_lab.views.markup import html, title_html
 from commcanary_lab.views.tables import TableColumn, table
 from commcanary_lab.views.theme import paper
@@ -80,7 +79,7 @@ class EvidenceList:
         columns = {
             "name": TableColumn("Name", None, 240, grow=3),
             "content": TableColumn("Content", None, 220, grow=3),
-            "state": TableColumn("Decision" if campaign else "Ended", result_cell() if campaign else None, 100),
+            "state": TableColumn("Decision" if campaign else "Ended", fmt.status_cell() if campaign else None, 100),
             "size": TableColumn("Size", fmt.bytes_cell(), 80, right=True),
             "open": TableColumn("", None, 60, right=True),
         }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Build the sample workspace that `make demo` serves: the bundled traces, canaries compiled from them, and two reports to compare.
+"""Build the sample workspace that `make demo` serves: the bundled traces, canaries compiled from them, two reports to
+compare, and the evidence of two campaigns.
 
     python data/make_workspace.py DIR
 
@@ -12,11 +13,13 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from commcanary_lab.canary.compile import compile_trace
 from commcanary_lab.canonical import canonical_bytes, write_atomic
 from commcanary_lab.errors import LabError
+from commcanary_lab.replay.fidelity_bundle import ARCHIVE, unpack
 from commcanary_lab.simulate.backend import Backend
 from commcanary_lab.simulate.prepare import prepare
 from commcanary_lab.simulate.report import simulate_prepared
@@ -32,6 +35,10 @@ REPORTED = "tp8_decode.json"
 BACKENDS = (Backend("baseline"), Backend("slower_links", bandwidth_gbps=45.0))
 
 
+#: Campaigns that were recorded, in one archive.
+CAMPAIGNS = "fidelity_campaign"
+
+
 def put(path: Path, data: bytes) -> bool:
     """Write a file unless it has this content already; returns whether it was written."""
     if path.is_file() and path.read_bytes() == data:
@@ -45,6 +52,8 @@ def copy_samples(target: Path) -> int:
     written = 0
     for source in sorted(p for p in SAMPLES.rglob("*") if p.is_file()):
         folder, *rest = source.relative_to(SAMPLES).parts
+        if folder == CAMPAIGNS:
+            continue
         if folder == "fabric_job":  # one artifact per source of the job; the layout is for the command line
             if len(rest) < 2:
                 continue
@@ -84,6 +93,23 @@ def report_samples(target: Path) -> int:
     return written
 
 
+def campaign_samples(target: Path) -> int:
+    """Unpack the recorded campaigns, unless they are there; returns the number of files written."""
+    archive = SAMPLES / CAMPAIGNS / ARCHIVE
+    place = target / "campaigns"
+    if not archive.is_file():
+        return 0
+    written = 0
+    with tempfile.TemporaryDirectory(dir=target, prefix=".unpack-") as stage:
+        unpack(archive, Path(stage) / "all")
+        for campaign in sorted((Path(stage) / "all").iterdir()):
+            if not (place / campaign.name).exists():
+                place.mkdir(exist_ok=True)
+                written += sum(1 for p in campaign.rglob("*") if p.is_file())
+                campaign.rename(place / campaign.name)
+    return written
+
+
 def main() -> int:
     """Build the workspace named on the command line."""
     parser = argparse.ArgumentParser(description="Build the sample workspace.")
@@ -91,7 +117,7 @@ def main() -> int:
     target: Path = parser.parse_args().directory
     try:
         target.mkdir(parents=True, exist_ok=True)
-        written = copy_samples(target) + compile_samples(target) + report_samples(target)
+        written = copy_samples(target) + compile_samples(target) + report_samples(target) + campaign_samples(target)
     except (LabError, OSError, shutil.Error) as e:
         print(f"error: {e}", file=sys.stderr)
         return 3

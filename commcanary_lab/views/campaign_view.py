@@ -11,7 +11,6 @@ from commcanary_lab.replay.campaign.result import Campaign
 from commcanary_lab.units import format_us
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.agreement_matrix import agreement
-from commcanary_lab.views.comparison_tables import result_cell
 from commcanary_lab.views.extra import panel
 from commcanary_lab.views.markup import Figure, chip, html, message, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
@@ -89,7 +88,7 @@ def campaign_cards(result: Campaign, problems: list[str] | None = None) -> list[
         cards.append(_criteria_card(result))
     if result.agreement:
         try:
-            cards.append(agreement(result))
+            cards += list(agreement(result))
         except RefusedError as error:
             cards.append(paper(html(message("The rankings cannot be shown", str(error), "warn"))))
     return [*cards, _runs_card(result)]
@@ -119,7 +118,7 @@ def _state_card(result: Campaign, problems: list[str] | None) -> Any:
         )
         parts.append(f'<p style="margin-top:12px">{escape(text)}</p>')
     m = result.manifest
-    code = f"commit {m.tool.commit}{' with changes' if m.tool.modified else ''}"
+    code = f"commit {m.tool.commit[:12]}{' with changes' if m.tool.modified else ''}"
     tool = f"{code}, Python {m.python}, torch {m.torch}"
     parts.append(f'<p class="muted" style="margin-top:10px">Frozen identity: {escape(tool)}</p>')
     parts.append(f'<p class="muted" style="margin-top:4px">Evidence: <span class="mono">{escape(str(result.directory))}</span></p>')
@@ -137,16 +136,19 @@ def criteria_frame(result: Campaign) -> pd.DataFrame:
 def _criteria_card(result: Campaign) -> Any:
     frame = criteria_frame(result)
     columns = {
-        "name": TableColumn("Criterion", fmt.long_text_cell(), 170, grow=3),
-        "metric": TableColumn("What", None, 110, grow=2),
-        "boundary": TableColumn("Boundary", fmt.long_text_cell(), 110, grow=2),
+        "name": TableColumn("Criterion", fmt.long_text_cell(), 250, grow=4),
+        "metric": TableColumn("What", fmt.long_text_cell(), 170, grow=3),
+        "boundary": TableColumn("Boundary", fmt.long_text_cell(), 90, grow=1),
         "value": TableColumn("Value", None, 90, right=True),
         "interval": TableColumn("Interval", None, 120, right=True),
         "spread": TableColumn("Spread", None, 65, right=True),
-        "verdict": TableColumn("Verdict", result_cell(), 95),
-        "required": TableColumn("Role", None, 95),
+        "verdict": TableColumn("Verdict", fmt.status_cell(), 95),
+        "required": TableColumn("Role", None, 110),
         "reason": TableColumn("Why", fmt.long_text_cell(), 150, grow=4),
     }
+    for name in ("interval", "spread", "reason"):  # what no criterion has takes no room
+        if not frame[name].any():
+            del columns[name]
     text = "Written down before the first run. An interval that crosses the boundary, or a spread above the limit, decides nothing"
     head = panel().Row(
         html(title_html("Criteria", text, "measured", f"{result.asked.confidence:.0%} intervals")),
@@ -181,12 +183,14 @@ def _runs_card(result: Campaign) -> Any:
         "round": TableColumn("Round", None, 60, right=True),
         "configuration": TableColumn("Configuration", None, 180, grow=3),
         "status": TableColumn("Ended", None, 80),
-        "probe": TableColumn("Data", None, 80),
+        "probe": TableColumn("Data", fmt.status_cell(), 80),
         "iterations": TableColumn("Iterations", None, 80, right=True),
         "cycle": TableColumn("Cycle, median", None, 100, right=True),
         "latency": TableColumn("Latency, median", None, 110, right=True),
         "reason": TableColumn("Why", fmt.long_text_cell(), 100, grow=2),
     }
+    if not frame["reason"].any():
+        del columns["reason"]
     head = panel().Row(
         html(title_html("Runs", "In the order in which they took place", "measured")),
         download(lambda: frame.to_csv(index=False), "campaign_runs.csv"), sizing_mode="stretch_width", margin=0,

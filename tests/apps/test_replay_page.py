@@ -15,11 +15,13 @@ pytest.importorskip("torch")
 import commcanary_lab as lab
 from apps.page import Selection
 from apps.replay_request import asked
+from commcanary_lab.replay.fidelity_bundle import unpack
 from commcanary_lab.replay.modelled import modelled
 from commcanary_lab.replay.result import Replay
 from commcanary_lab.replay.spec import Fault, ProbeAsked
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS
 from commcanary_lab.trace import Ragged
+from commcanary_lab.views import campaign_view
 from commcanary_lab.views.replay_view import ReplayView, operations_frame, ranks_frame
 from commcanary_lab.views.replay_words import answer, chips_html, figures, probe_text
 from commcanary_lab.workspace import Workspace
@@ -150,3 +152,49 @@ def test_nothing_is_open(tmp_path: Path) -> None:
     gone = asked(Workspace(tmp_path), Selection("gone.json"))
     assert gone.runnable is not None
     assert "no file named 'gone.json'" in gone.runnable.why_not
+
+
+# -- campaigns --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace with the recorded campaigns."""
+    w = Workspace(tmp_path_factory.mktemp("campaigns"))
+    unpack(SAMPLES / "fidelity_campaign" / "evidence.tar.xz", w.path / "campaigns")
+    return w
+
+
+def test_a_campaign_is_shown_with_its_decision(campaigns: Workspace) -> None:
+    found = asked(campaigns, Selection(options={"campaign": ("fidelity",)}))
+    assert found.shown is None
+    assert [a.name for a in found.campaigns] == ["campaigns/calibration", "campaigns/fidelity"]
+    assert found.campaign is not None
+    c = found.campaign.result
+    assert c is not None
+    assert found.campaign.problems == ()
+    assert campaign_view.answer(c).startswith(f"{c.outcome.question} <b>It passes</b>: {c.outcome.reason}")
+    assert campaign_view.figures(c)[1].value == "3 of 3"
+    assert campaign_view.criteria_frame(c)["verdict"].tolist() == [f.verdict for f in c.outcome.criteria]
+    assert len(campaign_view.runs_frame(c)) == 72
+    assert "as it was sealed" in campaign_view.decision_chips(c, [])
+    assert len(list(lab.views.campaign(c))) == 1 + len(campaign_view.campaign_cards(c))
+
+
+def test_changed_evidence_of_a_campaign_is_said(campaigns: Workspace) -> None:
+    path = campaigns.path / "campaigns" / "calibration" / "journal.jsonl"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes() + b"\n")
+    found = asked(campaigns, Selection(options={"campaign": ("calibration",)})).campaign
+    assert found is not None
+    assert found.result is not None
+    assert found.problems == ("journal.jsonl: changed",)
+    assert "changed after it was sealed" in campaign_view.decision_chips(found.result, list(found.problems))
+
+
+@pytest.mark.parametrize("name", ["absent", "../campaigns", "fidelity/runs"])
+def test_unknown_campaigns_in_the_address(campaigns: Workspace, name: str) -> None:
+    found = asked(campaigns, Selection(options={"campaign": (name,)})).campaign
+    assert found is not None
+    assert found.result is None
+    assert found.problem

@@ -122,3 +122,14 @@ def test_a_replay_survives_a_reload(open_page: Any, server: Server) -> None:
     page.get_by_role("tab", name="Overview").click()
     page.locator(".tabulator-row:visible", has_text=f"replays/{name}").click()
     expect(answer).to_contain_text("half of the operations take at least")
+
+
+def test_a_campaign_opens_from_the_list(open_page: Any) -> None:
+    page = open_page("page=replay&trace=adversarial.json")
+    answer = page.get_by_test_id("answer")
+    page.locator(".tabulator-row:visible", has_text="campaign decision-fidelity").click()
+    expect(answer).to_contain_text("It passes: 3 of 3 criteria pass")
+    page.wait_for_function("() => location.search.includes('campaign=fidelity')")
+    expect(page.locator(".chip.ok", has_text="as it was sealed")).to_be_visible()
+    expect(page.locator("table.grid td.pass").first).to_be_visible()
+    expect(page.locator(".tabulator-row:visible", has_text="the canary inverts no pair")).to_contain_text("decides")
