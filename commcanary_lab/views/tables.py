@@ -52,6 +52,13 @@ _CSS = """
 """
 
 
+#: Drawn, not a letter of an icon font: a notebook that loads nothing from outside has no such font.
+_DOWNLOAD = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="currentColor">'
+    '<path d="M5 20h14v-2H5v2zM19 9h-4V3H9v6H5l7 7 7-7z"/></svg>'
+)
+
+
 @dataclass(frozen=True)
 class TableColumn:
     """How a column is shown.
@@ -137,7 +144,7 @@ def download(content: Callable[[], str], filename: str, label: str = "CSV") -> A
         label=label,
         variant="text",
         size="small",
-        icon="download",
+        icon=_DOWNLOAD,
         margin=(-4, -6, 0, 0),
         width=72,
         align="start",
