@@ -8,7 +8,7 @@ a loop. Two more rankings are predictions of calibrated links; they are written 
 1. `calibration/`: a campaign that measures a sweep of sizes on each configuration. The latency-bandwidth fit of it predicts.
 2. `fidelity/`: the campaign itself, with the predictions and the decision rule preregistered, four repetitions, interleaved.
 
-Needs root on Linux with iproute2, and torch. Most of the time goes into starting ranks: 20 minutes on two busy cores, less on idle ones.
+Needs root on Linux with iproute2, and torch. Most of the time goes into starting ranks: 20 minutes in all on two busy cores.
 
     python data/make_fidelity_campaign.py [OUT]      # OUT is new or empty
 """

@@ -80,8 +80,7 @@ class PairRow:
     decisions : dict of str to str
         ``left``, ``right`` (the better one) or ``tie``, by ranking.
     sure : bool
-        Every resample of the reference's repetitions decides the pair as the reference does: its intervals do not touch, or both
-        settings tie throughout.
+        The reference's intervals decide the pair as its medians do: whichever ends of the two are compared.
     """
 
     left: str

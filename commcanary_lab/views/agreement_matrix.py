@@ -160,7 +160,7 @@ def _tip(pair: PairRow, method: MethodRow) -> str:
 def _unsure(pairs: Sequence[PairRow]) -> str:
     unsure = [f"{p.left} or {p.right}" for p in pairs if not p.sure]
     if not unsure:
-        text = "Every pair of the reference is decided in all resamples of its repetitions."
+        text = "The reference's own intervals decide every pair as its medians do."
     else:
         text = f"? The reference's own intervals do not decide: {', '.join(unsure)}."
     return f'<p class="muted" style="font-size:12.5px;margin-top:6px">{escape(text)}</p>'
