@@ -151,7 +151,7 @@ def test_the_checker_finds_what_it_should() -> None:
 def test_every_kind_is_tried() -> None:
     assert set(results()) == set(KINDS) and set(tables()) == set(TABLES)
     shown = {f"{type(r).__module__}.{type(r).__qualname__}" for r in results().values()}
-    assert set(FIGURES) - shown == {"commcanary_lab.replay.result.Replay"}  # needs real processes: tests of replay
+    assert all(path.startswith("commcanary_lab.replay.") for path in set(FIGURES) - shown)  # these need real processes: tests of replay
 
 
 @pytest.mark.parametrize("kind", KINDS + TABLES)
@@ -197,8 +197,7 @@ def test_classes_with_a_figure_are_those_that_say_so() -> None:
         found = getattr(import_module(module), cls)
         assert name in views.__all__
         assert callable(found._repr_html_)
-        if not module.startswith("commcanary_lab.replay"):
-            assert issubclass(found, Shown)
+        assert issubclass(found, Shown)
     listed = {c for r in results().values() for c in [f"{type(r).__module__}.{type(r).__qualname__}"]}
     assert listed <= set(FIGURES)
 
