@@ -12,9 +12,10 @@ from commcanary_lab.replay.buffers import REDUCING, Buffers
 from commcanary_lab.replay.program import MESSAGES, Step
 from commcanary_lab.trace.ops import DTYPE_BYTES
 
-__all__ = ["expected", "inputs", "rank_order_sum"]
+__all__ = ["contributions", "expected", "inputs", "rank_order_sum"]
 
 Bytes = npt.NDArray[np.uint8]
+Contributions = Callable[[int], Bytes]
 _U64 = np.uint64
 _GOLDEN, _MIX_A, _MIX_B = _U64(0x9E3779B97F4A7C15), _U64(0xBF58476D1CE4E5B9), _U64(0x94D049BB133111EB)
 
@@ -129,19 +130,29 @@ def _reduced(step: Step, b: Buffers, event: int, sample: int) -> npt.NDArray[np.
     return out
 
 
-def expected(step: Step, b: Buffers, rank: int, event: int, sample: int) -> Bytes | None:
+def contributions(step: Step, b: Buffers, event: int, sample: int) -> Contributions:
+    """Return a function that gives each rank's inputs, made once however often it is asked."""
+    known: dict[int, Bytes] = {}
+
+    def of(rank: int) -> Bytes:
+        if rank not in known:
+            known[rank] = inputs(step, b, rank, event, sample)
+        return known[rank]
+
+    return of
+
+
+def expected(step: Step, b: Buffers, rank: int, event: int, sample: int, of: Contributions | None = None) -> Bytes | None:
     """Return the bytes that a rank must have received, or None where the operation leaves nothing defined there.
 
     Computed in whole numbers by NumPy from the inputs of all members, which every rank can make itself; neither torch nor the
-    network takes part.
+    network takes part. `of` gives the inputs where they are made already.
     """
     at = step.members.index(rank)
     if b.received[at] == 0:
         return None
 
-    def of(r: int) -> Bytes:
-        return inputs(step, b, r, event, sample)
-
+    of = of or contributions(step, b, event, sample)
     if step.op in REDUCING:
         whole = _cast(_reduced(step, b, event, sample), b.dtype)
         return _chunk(whole, at, b.received[at] * b.width) if step.op == "reduce_scatter" else whole
@@ -167,14 +178,15 @@ def _chunk(data: Bytes, number: int, size: int) -> Bytes:
     return data[number * size : (number + 1) * size]
 
 
-def rank_order_sum(step: Step, b: Buffers, event: int, sample: int) -> Bytes | None:
+def rank_order_sum(step: Step, b: Buffers, event: int, sample: int, of: Contributions | None = None) -> Bytes | None:
     """Return the sum of what an all-gather gathers, added rank after rank in the precision of its type, or None for other types.
 
     A consumer that adds in another order, or adds an old part, gets other bytes: the numbers are not exactly representable sums.
     """
     if step.op != "all_gather" or b.dtype not in ("bfloat16", "float32", "float64") or not b.sent[0]:
         return None
-    parts = [inputs(step, b, r, event, sample) for r in step.members]
+    of = of or contributions(step, b, event, sample)
+    parts = [of(r) for r in step.members]
     if b.dtype != "bfloat16":
         kind = _NUMPY[b.dtype]
         total = parts[0].view(kind).copy()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from commcanary_lab.errors import UsageError
 from commcanary_lab.replay.operations import Operation
-from commcanary_lab.replay.pattern import Bytes, expected, inputs, rank_order_sum
+from commcanary_lab.replay.pattern import Bytes, contributions, expected, inputs, rank_order_sum
 from commcanary_lab.replay.program import Program
 from commcanary_lab.replay.spec import Fault, Mismatch
 
@@ -93,7 +93,8 @@ class Probe:
         """Compare what this rank received with the reference."""
         step, b = operation.step, operation.buffers
         self.checked.boundaries += 1
-        reference = expected(step, b, self.rank, event, sample)
+        of = contributions(step, b, event, sample)
+        reference = expected(step, b, self.rank, event, sample, of)
         if reference is None:
             return
         found = _get(operation.got)
@@ -104,7 +105,7 @@ class Probe:
         self.checked.size_bytes += len(reference)
         if self._differs(step.op, event, sample, reference, found, "output"):
             return
-        own = rank_order_sum(step, b, event, sample)
+        own = rank_order_sum(step, b, event, sample, of)
         if own is not None:
             total = _summed(operation, len(step.members))
             self.checked.size_bytes += len(own)
