@@ -203,6 +203,8 @@ class ReplayJobs:
         for job in self._jobs():
             if job.state in ("running", "ending"):
                 self._watch(job)
+            elif job.name in self._children and self._children[job.name].poll() is not None:
+                del self._children[job.name]  # another server of this folder has noted its end
         jobs = sorted((j for j in self._jobs() if j.state != "ended"), key=lambda j: j.number)
         busy = {j.device for j in jobs if j.state != "queued"}
         for job in jobs:

@@ -101,7 +101,9 @@ def test_a_cancelled_replay_leaves_no_process(open_page: Any, server: Server) ->
     assert not (server.folder / "replays" / waiting).exists()
     assert result(server, name).status == "cancelled"
     assert result(server, name).verify() == []
-    page.locator(".tabulator-row:visible", has_text=name).click()
+    row = page.locator(".tabulator-row:visible", has_text=name)
+    expect(row).to_contain_text("cancelled")
+    row.click()
     expect(answer).to_contain_text("The replay was cancelled")
     expect(page.locator(".chip", has_text="as it was sealed")).to_be_visible()
 
