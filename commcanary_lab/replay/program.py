@@ -149,7 +149,7 @@ class Program:
     >>> import commcanary_lab as lab
     >>> program = Program.of(lab.compile(lab.samples.gloo4()))
     >>> program.size, program.events, program.counts(rank=0)["all_reduce"]
-    (4, 252, 108)
+    (4, 252, 100)
     >>> next(program.calls()).event
     0
     """

@@ -124,14 +124,15 @@ def measure(page: Any, url: str, name: str, ranks: int, *, changes: int = 16) ->
     assert page.evaluate(_WATCH, ranks > 512)
     x, y = box["x"] + 0.42 * box["width"], box["y"] + 0.4 * box["height"]
     page.mouse.move(x, y)
+    for _ in range(2):  # so that a pan moves what is in view
+        page.mouse.wheel(0, -160)
+        page.wait_for_timeout(700)
     times = []
     for step in range(changes + 2):
         page.evaluate(_NEXT)
         turn = step % 8
-        if turn < 4:  # in, closer to the diagonal
-            page.mouse.wheel(0, -160)
-        elif turn < 6:
-            page.mouse.wheel(0, 200)
+        if turn < 6:  # in and out by the same steps: below a single cell the image would stay as it is
+            page.mouse.wheel(0, -160 if turn < 3 else 160)
         else:
             by = 40 if turn == 6 else -40
             page.mouse.down()

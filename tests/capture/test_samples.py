@@ -33,7 +33,8 @@ def test_the_adversarial_events_are_the_published_ones() -> None:
 
 
 def test_samples_are_small() -> None:
-    assert sum(p.stat().st_size for p in SAMPLES.rglob("*") if p.is_file()) < 1_250_000
+    """A clone stays small; the recorded campaign is packed and takes a quarter of it."""
+    assert sum(p.stat().st_size for p in SAMPLES.rglob("*") if p.is_file()) < 1_500_000
 
 
 def test_the_decode_sample_has_its_structure() -> None:
