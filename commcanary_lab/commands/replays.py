@@ -79,6 +79,7 @@ def replay(
         raise UsageError("--fabric makes a network on this host, --nodes is for several", remedy="give one of them")
     if nodes is not None and output is None:
         raise UsageError("--nodes needs a directory", remedy="name it with -o")
+    start = _fabric_start(fabric)
     source = load_artifact(canary)
     place = output if output is not None else Path(tempfile.mkdtemp(prefix="commcanary-replay-"))
     spec = prepare(
@@ -91,7 +92,7 @@ def replay(
         )
         return
     with _Bar() as bar:
-        execute(place, spec, progress=bar.show, start=_fabric_start(fabric))
+        execute(place, spec, progress=bar.show, start=start)
     result = read_replay(place)
     result.raise_if_failed()
     if json:

@@ -12,7 +12,10 @@ import msgspec
 
 from commcanary_lab.errors import InputError, Problem
 
-__all__ = ["FabricSpec", "fabric_from", "read_fabric"]
+__all__ = ["FABRIC_FILE", "FabricSpec", "fabric_from", "read_fabric"]
+
+#: Where the directory of a replay says on which fabric it ran.
+FABRIC_FILE = "fabric.json"
 
 #: Below this a message of 64 KiB takes five seconds; above it the two cores of a small machine are the limit, not the link.
 RATE_MBIT = (0.1, 10_000.0)

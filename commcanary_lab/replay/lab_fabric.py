@@ -21,9 +21,9 @@ from types import TracebackType
 
 from commcanary_lab.capture.processes import terminable
 from commcanary_lab.errors import InputError, LaunchError, RefusedError
-from commcanary_lab.replay.fabric_spec import FabricSpec, fabric_from, read_fabric
+from commcanary_lab.replay.fabric_spec import FABRIC_FILE, FabricSpec, fabric_from, read_fabric
 from commcanary_lab.replay.launch import run_ranks, worker_command
-from commcanary_lab.replay.spec import ReplaySpec, RunState
+from commcanary_lab.replay.spec import ReplaySpec, RunState, write_document
 
 __all__ = ["LabFabric", "available", "clean_stale", "fabric_start"]
 
@@ -295,7 +295,7 @@ def fabric_start(
 ) -> Callable[[Path, ReplaySpec], RunState]:
     """Return what starts the ranks of a replay on a fabric, for `run.execute(..., start=)`.
 
-    The fabric is made for the run and removed after it.
+    The fabric is made for the run and removed after it; what it was stays in the run's directory.
 
     Parameters
     ----------
@@ -321,6 +321,7 @@ def fabric_start(
     def start(directory: Path, replay: ReplaySpec) -> RunState:
         _needs_gloo(replay)
         clean_stale()
+        write_document(directory / FABRIC_FILE, spec)
         with LabFabric(spec, replay.ranks) as made:
             return made.start(directory, replay, cancelled)
 

@@ -15,6 +15,7 @@ from commcanary_lab._shown import Shown
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import FormatError, LaunchError, RefusedError
 from commcanary_lab.replay.evidence import verify_seal
+from commcanary_lab.replay.fabric_spec import FABRIC_FILE, FabricSpec
 from commcanary_lab.replay.program import Program
 from commcanary_lab.replay.sample_file import read_samples, sample_path
 from commcanary_lab.replay.source import open_source
@@ -186,9 +187,12 @@ class Replay(Shown):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes of the program, changes, and what did not run."""
+        """Notes of the program, the links it ran on where they were shaped, changes, and what did not run."""
+        fabric = self.directory / FABRIC_FILE
+        links = read_document(fabric, FabricSpec) if fabric.exists() else None
+        shaped = () if links is None else (f"on the lab fabric {links.name}: {links.text}",)
         dropped = tuple(f"{n:,} events did not run: {reason}" for reason, n in self.program.dropped.items())
-        return (*self.program.notes, *self.changes, *dropped)
+        return (*self.program.notes, *shaped, *self.changes, *dropped)
 
     @cached_property
     def count_differences(self) -> tuple[str, ...]:

@@ -261,9 +261,9 @@ def test_times_follow_rates(clean: None, tmp_path: Path) -> None:
         replay.raise_if_failed()
         fastest[rate] = float(replay.latency_ns.min() / 1e6)
         assert fastest[rate] > 8 * MIB / rate / 1e3 * 0.97  # no faster than the link
-    assert 3.0 < fastest[200] / fastest[1000] < 5.5
-    assert 3.6 < fastest[50] / fastest[200] < 4.4
-    assert fastest[50] < 1.15 * 8 * MIB / 50 / 1e3
+    assert 2.0 < fastest[200] / fastest[1000] < 6.0
+    assert 2.5 < fastest[50] / fastest[200] < 4.6
+    assert fastest[50] < 1.6 * 8 * MIB / 50 / 1e3
 
 
 @needs_fabric
