@@ -278,8 +278,8 @@ def test_it_is_fast_inside_a_node_and_slow_across(clean: None, tmp_path: Path) -
     replay.raise_if_failed()
     fastest = replay.latency_ns.reshape(-1, 3).min(axis=0) / 1e6
     ideal = 8 * size / 25 / 1e3
-    assert 0.9 * ideal < fastest[2] < 1.2 * ideal
-    assert (fastest[:2] < fastest[2] / 4).all()
+    assert 0.9 * ideal < fastest[2] < 1.6 * ideal
+    assert (fastest[:2] < fastest[2] / 3).all()
 
 
 @needs_fabric

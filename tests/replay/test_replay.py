@@ -117,7 +117,7 @@ def test_preserved_gaps_and_compute_beside(place: Path) -> None:
     events = [event("all_reduce", (0, 1), 4096, overlap_ns=5_000_000) for _ in range(10)]
     result = lab.replay(make_trace(events, gap_us=20_000), out=place, timing="preserve", barrier=False, overlap=True, iterations=2)
     starts = np.sort(result.samples[0]["start_ns"][result.samples[0]["iteration"] == 0])
-    assert (np.diff(starts) > 10_000_000).all()  # late ones make up for it, so a single gap may be shorter
+    assert np.median(np.diff(starts)) > 10_000_000  # late ones make up for it, so a single gap may be shorter
     assert starts[-1] - starts[0] >= 9 * 20_000_000 - 5_000_000
     assert (result.samples[0]["overlap_ns"] > 0).all()
     assert (result.latency_ns >= 5_000_000).all()
