@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from commcanary_lab.commands.inputs import Json
-from commcanary_lab.commands.output import busy, emit_json, say, table, warn
+from commcanary_lab.commands.output import busy, emit_json, progress, say, table, warn
 
 if TYPE_CHECKING:
+    from commcanary_lab.commands.output import Tell
     from commcanary_lab.replay.campaign.result import Campaign
     from commcanary_lab.replay.campaign.run import CampaignProgress
 
@@ -58,8 +60,8 @@ def run(
     """Run a campaign and decide it; exits 1 unless the decision is pass, and 4 when a run failed."""
     from commcanary_lab.replay.campaign.run import run_campaign
 
-    with _Bar() as bar:
-        found = run_campaign(file, output, history=history or (), progress=bar.show)
+    with progress("starting") as tell:
+        found = run_campaign(file, output, history=history or (), progress=_shown(tell))
     _finish(found, json)
 
 
@@ -155,28 +157,12 @@ def _between(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
-class _Bar:
-    """Progress on a terminal; quiet in a pipe."""
+def _shown(tell: Tell | None) -> Callable[[CampaignProgress], None] | None:
+    if tell is None:
+        return None
 
-    def __enter__(self) -> _Bar:
-        import sys
+    def show(now: CampaignProgress) -> None:
+        part = now.done / now.total if now.total else 0.0
+        tell(f"run {now.run} of {now.planned}, {now.configuration}: {now.phase}", now.run - 1 + part, now.planned)
 
-        self._bar: Any = None
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("starting", total=None)
-            self._bar.start()
-        return self
-
-    def show(self, now: CampaignProgress) -> None:
-        if self._bar is not None:
-            part = now.done / now.total if now.total else 0.0
-            told = f"run {now.run} of {now.planned}, {now.configuration}: {now.phase}"
-            self._bar.update(self._task, description=told, completed=now.run - 1 + part, total=now.planned)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+    return show

@@ -20,7 +20,7 @@ from commcanary_lab.commands.inputs import (
     parse_range,
     read_salt,
 )
-from commcanary_lab.commands.output import busy, emit_json, say, table
+from commcanary_lab.commands.output import busy, emit_json, progress, say, table
 from commcanary_lab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -298,19 +298,13 @@ def _executor(jobs: int) -> Iterator[Executor | None]:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Progress | None]:
-    """A progress bar on a terminal; nothing in a pipe."""
-    import sys
-
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what)
+    """The candidates of a search on a progress bar."""
+    with progress(what) as tell:
+        if tell is None:
+            yield None
+            return
 
         def show(candidate: Any, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, description=f"{what}: {candidate.recipe}")
+            tell(f"{what}: {candidate.recipe}", done, total)
 
         yield show

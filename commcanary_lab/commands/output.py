@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
-__all__ = ["busy", "emit_json", "say", "table", "warn"]
+__all__ = ["Tell", "busy", "emit_json", "progress", "say", "table", "warn"]
+
+#: Shows what is being done, how much of it, and of how much (0 where that is not known).
+Tell: TypeAlias = Callable[[str, float, float], None]
 
 
 def emit_json(document: Any) -> None:
@@ -76,3 +79,21 @@ def busy(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Tell | None]:
+    """Give a function that moves a bar, on a terminal; None in a pipe, where nothing is shown."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def tell(text: str, done: float, total: float) -> None:
+            bar.update(task, description=text, completed=done, total=total or None)
+
+        yield tell

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from commcanary_lab.commands.inputs import Json, load_artifact
-from commcanary_lab.commands.output import emit_json, say, table
+from commcanary_lab.commands.output import emit_json, progress, say, table
 from commcanary_lab.units import format_bytes, format_us
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def replay(
             f"{place}: prepared for {spec.ranks} ranks on {nodes} nodes; copy it to where all nodes see it, then: sbatch replay.sbatch"
         )
         return
-    with _Bar() as bar:
-        execute(place, spec, progress=bar.show, start=start)
+    with progress("starting the ranks") as tell:
+        execute(place, spec, progress=(lambda now: tell(now.phase, now.done, now.total)) if tell is not None else None, start=start)
     result = read_replay(place)
     result.raise_if_failed()
     if json:
@@ -139,31 +139,6 @@ def _fault(text: str) -> Fault:
     if kind not in FAULTS or len(numbers) > 3:
         raise UsageError(f"there is no damage {kind!r}", remedy=f"choose {', '.join(FAULTS)}")
     return Fault(kind, event, sample, ranks)  # type: ignore[arg-type]
-
-
-class _Bar:
-    """Progress on a terminal; quiet in a pipe."""
-
-    def __enter__(self) -> _Bar:
-        import sys
-
-        self._bar: Any = None
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("starting the ranks", total=None)
-            self._bar.start()
-        return self
-
-    def show(self, now: Any) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, description=now.phase, completed=now.done, total=now.total or None)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
 
 def _document(r: Replay) -> dict[str, Any]:
