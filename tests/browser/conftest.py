@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -42,6 +44,14 @@ def browser_type_launch_args() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def browser_context_args() -> dict[str, Any]:
     return {"viewport": {"width": 1440, "height": 900}}
+
+
+def wait_for_query(page: Any, name: str, values: list[str] | None) -> None:
+    """Wait until the address has these values under a name; None where it must not have the name."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while (found := parse_qs(urlsplit(page.url).query).get(name)) != values:
+        assert time.monotonic() < deadline, f"{name} is {found}, not {values}, in {page.url}"
+        page.wait_for_timeout(50)
 
 
 class Server:
@@ -91,6 +101,22 @@ def server(tmp_path_factory: pytest.TempPathFactory, browser_type_launch_args: d
     running.stop()
     trouble = [line for line in running.output if ("Traceback" in line or "ERROR" in line) and "Refusing websocket" not in line]
     assert not trouble, "".join(running.output)
+
+
+@pytest.fixture(scope="session")
+def context(browser: Any, browser_context_args: dict[str, Any]) -> Iterator[Any]:
+    """One context for all tests: its cache holds the scripts of the page, which are megabytes. What a visitor chose is in the address."""
+    made = browser.new_context(**browser_context_args)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: Any) -> Iterator[Any]:
+    """A page of its own for each test."""
+    opened = context.new_page()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

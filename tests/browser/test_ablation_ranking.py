@@ -6,7 +6,6 @@ import csv
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -16,7 +15,7 @@ from commcanary_lab.simulate.backend import DEFAULT_BACKENDS
 from commcanary_lab.trace.json_v1 import read_json
 from commcanary_lab.verify.run import verify_canary
 from commcanary_lab.workspace import Workspace
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, wait_for_query
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -25,10 +24,6 @@ _BARS = """() => {
   for (const doc of Bokeh.documents) for (const m of doc._all_models.values())
     if (m.type === 'ColumnDataSource' && m.data.hatch_low) return Array.from(m.data.backend);
   return null }"""
-
-
-def query_of(page: Any) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(page.url).query)
 
 
 def test_ablation_answers_and_reacts_to_backends(open_page: Any) -> None:
@@ -49,12 +44,12 @@ def test_ablation_answers_and_reacts_to_backends(open_page: Any) -> None:
         f"{len(fewer.flipped_decisions)}of {12 * len(fewer.applicable)}"
     )
     page.wait_for_function(f"() => new Set(({_BARS})()).size === 3")
-    assert query_of(page)["backends"] == list(fewer.backends)
+    wait_for_query(page, "backends", list(fewer.backends))
     expect(page.get_by_role("checkbox", name="baseline", exact=True)).to_be_checked()
     page.get_by_role("checkbox", name="congested", exact=True).check()
     page.get_by_role("checkbox", name="overlap_friendly", exact=True).check()
     expect(answer).to_contain_text(f"{most} of 40 decisions flip without")
-    assert "backends" not in query_of(page)
+    wait_for_query(page, "backends", None)
 
 
 def test_ablation_metric_axis_and_reasons(open_page: Any) -> None:
@@ -68,8 +63,8 @@ def test_ablation_metric_axis_and_reasons(open_page: Any) -> None:
     expect(page.get_by_text("minus with it, signed logarithmic axis")).to_be_visible()
     page.get_by_role("button", name="Linear").click()
     expect(page.get_by_text("minus with it, linear axis")).to_be_visible()
-    assert query_of(page)["metric"] == ["communication_hidden_pct"]
-    assert query_of(page)["axis"] == ["linear"]
+    wait_for_query(page, "metric", ["communication_hidden_pct"])
+    wait_for_query(page, "axis", ["linear"])
     page.reload()
     expect(page.get_by_text("Hidden share of communication: without the mechanism minus with it, linear axis")).to_be_visible()
 
@@ -98,7 +93,7 @@ def test_ranking_shows_both_sides_and_reacts_to_backends(open_page: Any, server:
     page.get_by_role("checkbox", name="high_bandwidth", exact=True).uncheck()
     expect(page.locator("table.grid td[tabindex]")).to_have_count(24)
     expect(page.get_by_test_id("answer")).to_contain_text("of 6 pairs like its source")
-    assert query_of(page)["backends"] == ["baseline", "low_latency", "overlap_friendly", "congested"]
+    wait_for_query(page, "backends", ["baseline", "low_latency", "overlap_friendly", "congested"])
 
 
 def test_ranking_values_on_hover_and_with_the_keyboard(open_page: Any) -> None:
@@ -135,7 +130,7 @@ def test_a_deep_link_keeps_the_backends_across_reload_and_pages(open_page: Any, 
     page.get_by_role("tab", name=other).click()
     expect(page.get_by_text("Which backend is better" if other == "Ranking" else "Change without each mechanism")).to_be_visible()
     expect(page.locator(".key", has_text="Backends")).to_contain_text("3 pairs x 4 metrics")
-    assert query_of(page)["backends"] == ["baseline", "low_latency", "congested"]
+    wait_for_query(page, "backends", ["baseline", "low_latency", "congested"])
 
 
 def test_too_few_backends_say_what_to_do(open_page: Any) -> None:

@@ -9,6 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import expect
 
+from tests.browser.conftest import wait_for_query
+
 
 def test_the_spine_slider_changes_the_verdict(open_page: Any) -> None:
     page = open_page("page=traffic&trace=tp8_decode.json&gpus_per_node=4")
@@ -33,7 +35,7 @@ def test_the_fabric_asks_for_the_node_size(open_page: Any) -> None:
     page.get_by_role("menuitem", name="2", exact=True).click()
     expect(page.get_by_test_id("fabric")).to_be_visible()
     expect(page.get_by_text("4 nodes of 2")).to_be_visible()
-    assert parse_qs(urlsplit(page.url).query)["gpus_per_node"] == ["2"]
+    wait_for_query(page, "gpus_per_node", ["2"])
 
 
 def test_the_time_window_cuts_the_matrix(open_page: Any) -> None:

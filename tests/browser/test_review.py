@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -16,7 +15,7 @@ from playwright.sync_api import expect
 from commcanary_lab.review import Policy, compare
 from commcanary_lab.review.policy import load_policy
 from commcanary_lab.workspace import Workspace
-from tests.browser.conftest import ROOT, Server
+from tests.browser.conftest import ROOT, Server, wait_for_query
 
 BASE, CANDIDATE = "tp8_decode.baseline.report.json", "tp8_decode.slower_links.report.json"
 
@@ -25,10 +24,6 @@ _BARS = """() => {
   for (const doc of Bokeh.documents) for (const m of doc._all_models.values())
     if (m.type === 'ColumnDataSource' && m.data.allowed && Array.from(m.data.label)[0] === 'p99') return Array.from(m.data.color);
   return null }"""
-
-
-def query_of(page: Any) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(page.url).query)
 
 
 def set_number(page: Any, label: str, value: str) -> None:
@@ -71,7 +66,7 @@ def test_the_policy_turns_the_verdict_live_and_is_kept_in_the_address(open_page:
     expect(verdict).to_have_text("Pass")
     page.wait_for_function(f"() => !({_BARS})().includes('#c93a32')")
     expect(page.locator("code")).to_contain_text("--policy policy.toml")
-    assert query_of(page)["policy"][0] == "p99_threshold_pct=60.0"
+    page.wait_for_function("() => new URLSearchParams(location.search).get('policy') === 'p99_threshold_pct=60.0'")
     page.reload()
     expect(verdict).to_have_text("Pass")
     with page.expect_download() as download:
@@ -80,7 +75,7 @@ def test_the_policy_turns_the_verdict_live_and_is_kept_in_the_address(open_page:
     page.get_by_role("button", name="Defaults").click()
     expect(verdict).to_have_text("Fail")
     expect(page.get_by_label("p99, %", exact=True).first).to_have_value("15")
-    assert "policy" not in query_of(page)
+    wait_for_query(page, "policy", None)
 
 
 def test_a_policy_file_is_taken_or_refused(open_page: Any) -> None:
@@ -129,7 +124,8 @@ def test_a_deep_link_restores_both_sides(open_page: Any) -> None:
     page.get_by_role("button", name="Swap").click()
     expect(page.get_by_test_id("verdict")).to_have_text("Fail")
     expect(page.locator(".crumb")).to_contain_text(f"{BASE} → {CANDIDATE}")
-    assert (query_of(page)["baseline"], query_of(page)["candidate"]) == ([BASE], [CANDIDATE])
+    wait_for_query(page, "baseline", [BASE])
+    wait_for_query(page, "candidate", [CANDIDATE])
     expect(page.get_by_label("p99, %", exact=True).first).to_have_value("7.5")
 
 
@@ -146,7 +142,7 @@ def test_incompatible_reports_are_refused_until_allowed(open_page: Any, server: 
         page.get_by_label("Allow different work or protocol").click()
         expect(page.get_by_test_id("verdict")).to_have_text("Warning")
         expect(page.get_by_test_id("answer")).to_contain_text("do not describe the same work")
-        assert query_of(page)["allow"] == ["1"]
+        wait_for_query(page, "allow", ["1"])
     finally:
         added.unlink()
 
@@ -195,8 +191,8 @@ def test_a_saved_comparison_opens_from_the_list_recomputed(open_page: Any, serve
         set_number(page, "p99, %", "34")
         expect(page.get_by_test_id("verdict")).to_be_visible()
         expect(page.get_by_text("Saved comparison")).to_have_count(0)
-        assert "comparison" not in query_of(page)
-        assert query_of(page)["baseline"] == [BASE]
+        wait_for_query(page, "comparison", None)
+        wait_for_query(page, "baseline", [BASE])
     finally:
         path.unlink()
 

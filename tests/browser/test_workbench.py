@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, wait_for_query
 from tests.browser.pointer import drag_until, frame_of, hover_until
 
 #: Colours on the largest canvas of the page; a blank one has at most one.
@@ -31,10 +31,6 @@ _COLORS = """() => {
     for (let i = 0; i < d.length; i += 4 * 7) if (d[i + 3] > 0) seen.add((d[i] << 16) | (d[i + 1] << 8) | d[i + 2]); return seen.size };
   return Math.max(...visible.map(count));
 }"""
-
-
-def query_of(page: Any) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(page.url).query)
 
 
 def wait_for_colors(page: Any, least: int) -> None:
@@ -63,7 +59,7 @@ def test_tabs_switch_pages_and_the_address_follows(open_page: Any) -> None:
     expect(page.get_by_test_id("answer")).to_contain_text("Ranks exchange")
     page.get_by_role("tab", name="Canary").click()
     expect(page.get_by_text("What this canary reveals")).to_be_visible()
-    assert query_of(page)["page"] == ["canary"]
+    wait_for_query(page, "page", ["canary"])
     page.reload()
     expect(page.get_by_text("What this canary reveals")).to_be_visible()
 
@@ -105,7 +101,7 @@ def test_colour_scale_and_node_borders(open_page: Any) -> None:
     page.get_by_label("GPUs per node").click()
     page.get_by_role("menuitem", name="2", exact=True).click()
     expect(page.get_by_test_id("answer")).to_contain_text("With 2 GPUs per node")
-    expect(page.get_by_text("Between nodes")).to_be_visible()
+    expect(page.get_by_text("Between nodes", exact=True)).to_be_visible()
 
 
 def test_timeline_windows(open_page: Any) -> None:
@@ -138,7 +134,7 @@ def test_compile_in_the_background(open_page: Any, server: Server) -> None:
     page.get_by_role("button", name="Compile this trace").click()
     expect(page.locator(".crumb")).to_contain_text("tp8_decode.records-3.canary.json")
     assert (server.folder / "tp8_decode.records-3.canary.json").is_file()
-    assert query_of(page)["canary"] == ["tp8_decode.records-3.canary.json"]
+    wait_for_query(page, "canary", ["tp8_decode.records-3.canary.json"])
 
 
 def test_upload_opens_the_trace(open_page: Any, server: Server) -> None:
@@ -149,7 +145,7 @@ def test_upload_opens_the_trace(open_page: Any, server: Server) -> None:
     expect(page.get_by_test_id("answer")).to_contain_text("7 collectives")
     assert (server.folder / "mine & yours.json").read_bytes() == content
     expect(page.locator(".crumb")).to_contain_text("mine & yours.json")
-    assert query_of(page)["trace"] == ["mine & yours.json"]
+    wait_for_query(page, "trace", ["mine & yours.json"])
     for tab in ("Traffic", "Timeline", "Overview"):
         page.get_by_role("tab", name=tab).click()
         expect(page.locator(".crumb")).to_contain_text("mine & yours.json")
@@ -172,7 +168,7 @@ def test_a_click_in_the_list_opens_an_artifact(open_page: Any) -> None:
     page = open_page()
     page.locator(".tabulator-cell", has_text=re.compile(r"^adversarial\.json$")).click()
     expect(page.get_by_test_id("answer")).to_contain_text("100 collectives")
-    assert query_of(page)["canary"] == ["adversarial.lossless.canary.json"]
+    wait_for_query(page, "canary", ["adversarial.lossless.canary.json"])
 
 
 def test_deep_link_and_unknown_names(open_page: Any) -> None:
@@ -214,7 +210,7 @@ def test_dark_mode_themes_page_and_plots(open_page: Any) -> None:
     wait_for_corner(is_light)
     page.get_by_label("Toggle theme").click()
     wait_for_corner(is_dark)
-    assert query_of(page)["theme"] == ["dark"]
+    page.wait_for_function("() => location.search.includes('theme=dark')")
     page.reload()
     page.get_by_test_id("answer").wait_for()
     wait_for_colors(page, 5)
