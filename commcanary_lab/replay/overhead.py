@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from commcanary_lab.errors import LaunchError
+from commcanary_lab.replay.calibration.resample import Interval, resampled_rounds
 
 if TYPE_CHECKING:
     from commcanary_lab.canary.model import Canary
@@ -95,18 +95,12 @@ def measure(source: Canary | Trace, ranks: int | None = None, rounds: int = 20, 
     blocks = np.array([p["blocks"] for p in parts], np.float64).max(axis=0)  # (rounds, 4), of the slowest rank
     a, b = blocks[:, 0] + blocks[:, 3], blocks[:, 1] + blocks[:, 2]
     ratios = a / b
-    low, high = _interval(ratios)
+    drawn = ratios[resampled_rounds(len(ratios), _RESAMPLES, "replay overhead")]
+    interval = Interval.of(np.median(drawn, axis=1), 0.95)
     events = int(parts[0]["events"])
     own = float(np.median([p["bookkeeping_p50_us"] for p in parts]))
     replayed_us, bare_us = (float(np.median(x)) / 2000 / events for x in (a, b))
-    return ReplayOverhead(spec.ranks, events, rounds, float(np.median(ratios)), low, high, replayed_us, bare_us, own)
-
-
-def _interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
-    seed = int.from_bytes(hashlib.sha256(values.tobytes()).digest()[:8], "little")
-    picks = np.random.default_rng(seed).integers(0, len(values), (_RESAMPLES, len(values)))
-    low, high = np.quantile(np.median(values[picks], axis=1), [0.025, 0.975])
-    return float(low), float(high)
+    return ReplayOverhead(spec.ranks, events, rounds, float(np.median(ratios)), interval.low, interval.high, replayed_us, bare_us, own)
 
 
 def _rank(place: Path, rounds: int) -> None:
