@@ -9,7 +9,7 @@ from commcanary_lab.units import format_bytes
 __all__ = ["KINDS", "Artifact"]
 
 #: Kinds that a workspace can open, and what is none of them.
-KINDS = ("trace", "canary", "report", "comparison", "ledger", "replay", "campaign", "other")
+KINDS = ("trace", "canary", "report", "comparison", "signoff", "ledger", "replay", "campaign", "other")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Artifact:
     ----------
     name : str
         Name inside the workspace; unique. Evidence in the folders ``replays`` and ``campaigns`` has the folder before it, with a slash.
-    kind : {"trace", "canary", "report", "comparison", "ledger", "replay", "campaign", "other"}
+    kind : {"trace", "canary", "report", "comparison", "signoff", "ledger", "replay", "campaign", "other"}
         Recognised by content, never by the name.
     size_bytes : int
         Size on disk; the sum over the files of a folder.

@@ -23,6 +23,7 @@ from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, number
 if TYPE_CHECKING:
     from commcanary_lab.replay.result import Replay
     from commcanary_lab.review.comparison_file import ComparisonFile
+    from commcanary_lab.review.signoff import SignOff
     from commcanary_lab.simulate.report_file import ReportFile
     from commcanary_lab.workspace.ledger_file import LedgerFile
 
@@ -131,6 +132,10 @@ class Workspace:
     def comparison(self, name: str) -> ComparisonFile:
         """Open a comparison; raises like `trace`."""
         return self._open(name, "comparison")
+
+    def signoff(self, name: str) -> SignOff:
+        """Open a sign-off; raises like `trace`."""
+        return self._open(name, "signoff")
 
     def ledger(self, name: str) -> LedgerFile:
         """Open the ledger of a search or of ddmin; raises like `trace`."""
@@ -286,6 +291,12 @@ def _open_comparison(path: Path) -> ComparisonFile:
     return read_comparison(path)
 
 
+def _open_signoff(path: Path) -> SignOff:
+    from commcanary_lab.review.signoff import read_signoff
+
+    return read_signoff(path)
+
+
 def _open_ledger(path: Path) -> LedgerFile:
     from commcanary_lab.workspace.ledger_file import read_ledger
 
@@ -298,5 +309,6 @@ OPENERS: dict[str, Callable[[Path], object]] = {
     "canary": _open_canary,
     "report": _open_report,
     "comparison": _open_comparison,
+    "signoff": _open_signoff,
     "ledger": _open_ledger,
 }

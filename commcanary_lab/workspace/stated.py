@@ -9,7 +9,7 @@ import msgspec
 
 from commcanary_lab.units import format_bytes, format_us
 
-__all__ = ["CANARY", "COMPARISON", "DDMIN_LEDGER", "MARK", "REPORT", "SEARCH_LEDGER", "Stated", "described"]
+__all__ = ["CANARY", "COMPARISON", "DDMIN_LEDGER", "MARK", "REPORT", "SEARCH_LEDGER", "SIGNOFF", "Stated", "described"]
 
 #: Every format name of this package begins like this.
 MARK = b"commcanary_lab."
@@ -18,6 +18,7 @@ MARK = b"commcanary_lab."
 CANARY = "commcanary_lab.canary.v1"
 REPORT = "commcanary_lab.report.v1"
 COMPARISON = "commcanary_lab.comparison.v1"
+SIGNOFF = "commcanary_lab.signoff.v1"
 SEARCH_LEDGER = "commcanary_lab.search_ledger.v1"
 DDMIN_LEDGER = "commcanary_lab.ddmin_ledger.v1"
 
@@ -38,6 +39,8 @@ class Stated(msgspec.Struct):
     workload: Any = None
     kind: Any = None
     verdict: Any = None
+    decision: Any = None
+    candidate: Any = None
     events_before: Any = None
     events_after: Any = None
     decisions_kept: Any = None
@@ -84,6 +87,11 @@ def _comparison(s: Stated) -> str:
     return f"comparison of {what}: {s.verdict:s}"
 
 
+def _signoff(s: Stated) -> str:
+    words = {"approve": "approved", "reject": "rejected", "needs_data": "more data wanted"}[s.decision]
+    return f"sign-off of {s.candidate['name']:.80s}: {words}, the verdict was {s.verdict:s}"
+
+
 def _search(s: Stated) -> str:
     count, size = len(s.candidates), "none passed" if s.canary_bytes is None else f"the smallest {format_bytes(s.canary_bytes)}"
     return f"search ledger: {s.accepted:,} of {count:,} candidates pass, {size}"
@@ -99,6 +107,7 @@ _DOCUMENTS: dict[str, tuple[str, str, Callable[[Stated], str]]] = {
     CANARY: ("canary", "canary", _canary),
     REPORT: ("report", "report", _report),
     COMPARISON: ("comparison", "comparison", _comparison),
+    SIGNOFF: ("signoff", "sign-off", _signoff),
     SEARCH_LEDGER: ("ledger", "search ledger", _search),
     DDMIN_LEDGER: ("ledger", "ddmin ledger", _ddmin),
 }
