@@ -17,6 +17,7 @@ from commcanary_lab.views.extra import panel
 from commcanary_lab.views.grid import GRID_CSS
 from commcanary_lab.views.markup import coverage_text, html, title_html
 from commcanary_lab.views.ranked_pairs import METRIC_WORDS as RANKED_WORDS
+from commcanary_lab.views.saving import savable
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import paper
 
@@ -89,7 +90,7 @@ class AblationView:
         self.result, self.metric, self.log, self.coverage = result, metric, log, coverage
         self._title, self._foot = html("", stylesheets=[GRID_CSS]), html("")
         self._bars = AblationBars()
-        self.chart_card = paper(self._title, self._bars.pane, self._foot)
+        self.chart_card = paper(self._title, savable(self._bars.pane, lambda: ablation_csv(self.result)), self._foot)
         self._table_title, self._flips_title = html(""), html("")
         self._table = table(_frame(result, metric), _COLUMNS, page_size=10, pagination="local")
         self._flips = table(_flips_frame(result), _FLIP_COLUMNS, page_size=8, pagination="local", empty="No decision flips.")

@@ -10,7 +10,7 @@ from commcanary_lab.replay.campaign.result import Campaign
 from commcanary_lab.replay.ranking_rows import MethodRow, PairRow, method_rows, pair_rows, wanted
 from commcanary_lab.units import format_us
 from commcanary_lab.views import formatters as fmt
-from commcanary_lab.views.cycle_chart import CYCLE_NOTE, cycle_figure, cycle_legend
+from commcanary_lab.views.cycle_chart import CYCLE_NOTE, cycle_figure, cycle_legend, repetitions_csv
 from commcanary_lab.views.extra import panel
 from commcanary_lab.views.grid import GRID_CSS, breakable, opening, tip
 from commcanary_lab.views.markup import html, title_html
@@ -57,7 +57,8 @@ def agreement(result: Campaign | _HasCampaign) -> Any:
     repetitions = len(next(iter(rows[0].repetitions_us.values())))
     text = f"{_metric(campaign)}; median of {repetitions} repetitions, its interval, and every repetition. The axis is logarithmic"
     chart = paper(
-        html(title_html("Measured times", text, "measured", None, _ran_on(campaign)) + cycle_legend(rows)), pane(cycle_figure(rows)),
+        html(title_html("Measured times", text, "measured", None, _ran_on(campaign)) + cycle_legend(rows)),
+        pane(cycle_figure(rows), csv=lambda: repetitions_csv(rows)),
         html(f'<p class="muted" style="font-size:12.5px">{escape(CYCLE_NOTE)}</p>'),
     )  # fmt: skip
     frame_ = agreement_frame(rows)

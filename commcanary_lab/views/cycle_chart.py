@@ -10,7 +10,7 @@ from commcanary_lab.units import format_us
 from commcanary_lab.views.plot_frame import frame
 from commcanary_lab.views.theme import NEUTRAL
 
-__all__ = ["CYCLE_NOTE", "cycle_figure", "cycle_legend"]
+__all__ = ["CYCLE_NOTE", "cycle_figure", "cycle_legend", "repetitions_csv"]
 
 CYCLE_NOTE = (
     "Rankings of programs of different length stand apart; only the order within a ranking counts. Where the marks of a ranking move "
@@ -40,6 +40,14 @@ def cycle_legend(rows: Sequence[MethodRow]) -> str:
         for i, m in enumerate(_measured(rows))
     )
     return f'<div class="lg" style="margin-top:8px">{items}</div>'
+
+
+def repetitions_csv(rows: Sequence[MethodRow]) -> str:
+    """Return every repetition of every setting under every ranking that is measured, as CSV."""
+    import pandas as pd
+
+    found = [(m.name, s, i, v) for m in _measured(rows) for s, of in m.repetitions_us.items() for i, v in enumerate(of)]
+    return pd.DataFrame(found, columns=["ranking", "setting", "repetition", "cycle_us"]).to_csv(index=False)
 
 
 def cycle_figure(rows: Sequence[MethodRow]) -> Any:

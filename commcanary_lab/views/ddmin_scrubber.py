@@ -132,7 +132,8 @@ class DdminScrubber:
         head = pn.Row(html(title), download(lambda: ledger_csv(r), "ddmin_steps.csv"), sizing_mode="stretch_width", margin=0)
         control = pn.Row(self._before, self._after, sizing_mode="stretch_width", margin=(4, 0, 8, 0))
         words = pn.Column(self.text, control, self._decisions, margin=(0, 0, 0, 20), styles={"flex": "2 1 0px", "min-width": "330px"})
-        charts = pn.Column(html(_legend()), pane(self.size, self.error, self.strip), margin=0, styles={"flex": "3 1 0px", "min-width": "0"})
+        steps = pane(self.size, self.error, self.strip, csv=lambda: ledger_csv(r))
+        charts = pn.Column(html(_legend()), steps, margin=0, styles={"flex": "3 1 0px", "min-width": "0"})
         return paper(head, self.slider, pn.Row(charts, words, sizing_mode="stretch_width", margin=0))
 
     def _figure(self, height: int, **params: Any) -> Any:

@@ -69,6 +69,7 @@ def difference_map(difference: TrafficDifference, top: float, *, label: str = "s
     -------
     panel.viewable.Viewable
     """
+    import pandas as pd
     from bokeh.models import AdaptiveTicker, ColumnDataSource, FixedTicker, HoverTool, LinearColorMapper, Range1d
 
     image, width = blocks(difference)
@@ -111,9 +112,10 @@ def difference_map(difference: TrafficDifference, top: float, *, label: str = "s
     f.add_layout(_color_bar(mapper, top), "right")
     f.width = f.height = None  # the frame is fixed
     f.min_border_right = 130  # for the labels of the colour bar, which Bokeh measures before they are there
-    out = pane(f)
-    out.sizing_mode = "fixed"
-    out.width, out.height = _SIDE + 230, _SIDE + 50
+    cells = difference.cells
+    out = pane(f, csv=lambda: pd.DataFrame({"src": cells.src, "dst": cells.dst, "bytes": cells.size_bytes}).to_csv(index=False))
+    out[0].param.update(sizing_mode="fixed", width=_SIDE + 230, height=_SIDE + 50)
+    out.param.update(sizing_mode="fixed", width=_SIDE + 230, height=_SIDE + 76)
     return out
 
 

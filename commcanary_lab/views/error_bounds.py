@@ -14,6 +14,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
 from commcanary_lab.views.group_labels import group_labels
 from commcanary_lab.views.markup import html, rows_html, title_html
+from commcanary_lab.views.saving import savable
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import NEUTRAL, op_color, paper, plain
 
@@ -121,8 +122,16 @@ def errors(canary: Canary) -> Any:
     )
     plot = panel().pane.HoloViews(error_chart(bounds), linked_axes=False, margin=0, sizing_mode="stretch_width")
     return paper(
-        html(title), plot, html(rows_html(["Field", "Largest", "Median interval", "Intervals with an error"], rows, right=[1, 2, 3]))
+        html(title),
+        savable(plot, lambda: _csv(bounds)),
+        html(rows_html(["Field", "Largest", "Median interval", "Intervals with an error"], rows, right=[1, 2, 3])),
     )
+
+
+def _csv(bounds: list[FieldBound]) -> str:
+    import pandas as pd
+
+    return pd.DataFrame([vars(b) for b in bounds]).to_csv(index=False)
 
 
 def error_chart(bounds: list[FieldBound]) -> Any:
@@ -198,7 +207,6 @@ def steps_card(canary: Canary) -> Any:
 def steps_frame(canary: Canary) -> pd.DataFrame:
     """Return one row per step."""
     import pandas as pd
-
 
     s = canary.signatures
     groups = group_labels(s.groups)

@@ -62,7 +62,7 @@ def fit(result: Fit) -> Any:
     legend = _LEGEND + (_PIECES if result.goodness.pieces else "") + "</div>"
     notes = "".join(f"<li>{_escaped(n)}</li>" for n in s.notes)
     note = f'<div class="muted" style="font-size:12.5px;margin-top:6px"><ul>{notes}</ul></div>' if notes else ""
-    chart = paper(html(head + legend), pane(times, below), html(note))
+    chart = paper(html(head + legend), pane(times, below, csv=lambda: fit_frame(result).to_csv(index=False)), html(note))
     rows = fit_frame(result)
     bar = pn.Row(
         html(title_html("Sizes", "What was measured and what the fit says")),

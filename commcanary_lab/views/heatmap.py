@@ -14,7 +14,8 @@ from commcanary_lab.views.heatmap_blocks import NOTHING, Blocks, Follower
 from commcanary_lab.views.links import links_csv, links_frame, links_table, selection_text
 from commcanary_lab.views.markup import coverage_text, html, title_html
 from commcanary_lab.views.plot_frame import redraw
-from commcanary_lab.views.rank_bars import RANK_LEGEND, rank_bars
+from commcanary_lab.views.rank_bars import RANK_LEGEND, rank_bars, ranks_csv
+from commcanary_lab.views.saving import savable
 from commcanary_lab.views.tables import download
 from commcanary_lab.views.theme import AMOUNT, NEUTRAL, paper, plain, smooth
 
@@ -82,11 +83,12 @@ class TrafficView:
         self._table = links_table(links_frame(matrix, None))
         self._caption = html("", margin=0)
         self._title = html("")
-        self.heatmap_card = paper(self._title, self._plot, styles={"flex": f"0 0 {_FRAME + 190}px"})
+        plot = savable(self._plot, lambda: links_csv(matrix, None))
+        self.heatmap_card = paper(self._title, plot, styles={"flex": f"0 0 {_FRAME + 190}px"})
         head = pn.Row(self._caption, download(lambda: links_csv(matrix, self.brush), "links.csv"), sizing_mode="stretch_width", margin=0)
         self.links_card = paper(head, self._table, sx={"minWidth": "280px"})
         self._bars_title = html("")
-        self.bars_card = paper(self._bars_title, self._bars)
+        self.bars_card = paper(self._bars_title, savable(self._bars, lambda: ranks_csv(matrix)))
         self._follower = Follower(Blocks(matrix), lambda _: self._describe()) if matrix.n > RAW_RANKS else None
         self._describe()
         self._plot.object = heatmap(

@@ -14,6 +14,7 @@ from commcanary_lab.views.extra import panel
 from commcanary_lab.views.lane_data import LaneData, lane_data
 from commcanary_lab.views.markup import badges, coverage_text, html, title_html
 from commcanary_lab.views.plot_frame import redraw
+from commcanary_lab.views.saving import savable
 from commcanary_lab.views.theme import NEUTRAL, op_color, paper
 
 __all__ = ["DETAIL_EVENTS", "Lanes", "legend_html", "timeline"]
@@ -87,7 +88,8 @@ class Lanes:
         parts = [self.figure]
         if len(data) > 60:
             parts.insert(0, self._minimap())
-        self.pane = panel().pane.Bokeh(column(*parts, sizing_mode="stretch_width", spacing=4), sizing_mode="stretch_width", margin=0)
+        both = panel().pane.Bokeh(column(*parts, sizing_mode="stretch_width", spacing=4), sizing_mode="stretch_width", margin=0)
+        self.pane = savable(both, self.csv)
 
     @property
     def subtitle(self) -> str:
@@ -97,6 +99,25 @@ class Lanes:
         if np.isfinite(self.data.duration_us).any():
             return "One lane per process group; a bar lasts as long as the collective was measured, on its slowest rank"
         return "One lane per process group; the source measured no durations, so a tick marks the first arrival"
+
+    def csv(self) -> str:
+        """Return the events in view as CSV; what the source does not say is empty."""
+        import pandas as pd
+
+        d = self.data
+        part = d.inside(float(self.figure.x_range.start), float(self.figure.x_range.end))
+        columns = {
+            "event": np.arange(part.start, part.stop),
+            "op": np.array(d.op_names, object)[d.op[part]],
+            "size_bytes": d.size_bytes[part],
+            "group": np.array(d.lanes, object)[d.lane[part]],
+            "phase": np.array([*d.phases, ""], object)[d.phase[part]],
+            "start_us": d.start_us[part] if not d.ordered_only else np.nan,
+            "duration_us": d.duration_us[part],
+            "skew_us": d.skew_us[part],
+            "overlap_us": d.overlap_us[part],
+        }
+        return pd.DataFrame(columns).to_csv(index=False)
 
     def show(self, low_us: float, high_us: float) -> None:
         """Move the view."""

@@ -12,6 +12,7 @@ from commcanary_lab.units import format_us
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.markup import html, rows_html
 from commcanary_lab.views.plot_frame import frame, guide, pane, redraw
+from commcanary_lab.views.saving import series_csv
 from commcanary_lab.views.theme import NEUTRAL
 
 __all__ = ["LEFT", "RIGHT", "LatencyCurves", "slower_share"]
@@ -77,7 +78,8 @@ class LatencyCurves:
         self._floor = 0.5 / max(len(s) for s in samples) if any(len(s) for s in samples) else 0.5
         self._sources = {name: ColumnDataSource({"x": [], "share": [], "words": [], "part": []}) for name in _NAMES}
         self.figure = self._figure()
-        self.pane = pane(self.figure)
+        self._shown = 0
+        self.pane = pane(self.figure, csv=self.csv)
         self.table = html("")
         self.legend = html(self._legend())
         self.show(self.backends[0])
@@ -89,10 +91,14 @@ class LatencyCurves:
 
     def show(self, backend: str) -> None:
         """Draw one backend; the axes stay."""
-        i = self.backends.index(backend)
+        self._shown = i = self.backends.index(backend)
         for name, reports in zip(_NAMES, self._reports, strict=True):
             redraw(self._sources[name], self._columns(reports[i].samples.exposed_us))
         self.table.object = f'<div class="cl">{quantile_rows(self.result, i)}</div>'
+
+    def csv(self) -> str:
+        """Return the samples of the backend in view as CSV."""
+        return series_csv({n: r[self._shown].samples.exposed_us for n, r in zip(self.labels, self._reports, strict=True)}, "exposed_us")
 
     def _columns(self, exposed_us: FloatArray) -> dict[str, Any]:
         x, share = slower_share(exposed_us)

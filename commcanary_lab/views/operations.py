@@ -12,6 +12,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews, panel
 from commcanary_lab.views.group_labels import ranks_text
 from commcanary_lab.views.markup import coverage_text, html, title_html
+from commcanary_lab.views.saving import savable
 from commcanary_lab.views.tables import TableColumn, download, table
 from commcanary_lab.views.theme import NEUTRAL, op_color, paper, plain
 
@@ -47,7 +48,7 @@ def shares_card(operations: OperationTable, **params: Any) -> Any:
         "Where the time goes" if timed else "Where the bytes go", f"Share of {what}", operations.origin, coverage_text(operations.coverage)
     )
     plot = panel().pane.HoloViews(operation_shares(operations), linked_axes=False, margin=0, sizing_mode="stretch_width")
-    return paper(html(title), plot, **params)
+    return paper(html(title), savable(plot, lambda: ops_csv(operations)), **params)
 
 
 def table_card(operations: OperationTable, **params: Any) -> Any:

@@ -58,7 +58,7 @@ def pareto(result: Frontier) -> Any:
     )
     limits = "".join(f"<li>{text}</li>" for text in LIMITS)
     note = f'<div class="muted" style="font-size:12.5px;margin-top:6px"><b>Limits of the method</b><ul>{limits}</ul></div>'
-    chart = paper(html(title + _LEGEND), pane(pareto_figure(result)), html(note))
+    chart = paper(html(title + _LEGEND), pane(pareto_figure(result), csv=lambda: all_points(result).to_csv(index=False)), html(note))
     frame_ = frontier_frame(result)
     head = pn.Row(
         html(title_html("Frontier", "Smallest first; each next one is larger and truer")),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from commcanary_lab.views.extra import panel
+from commcanary_lab.views.saving import savable
 from commcanary_lab.views.theme import NEUTRAL
 
 __all__ = ["error_height", "error_text", "error_ticks", "frame", "guide", "pane", "redraw"]
@@ -50,12 +52,12 @@ def guide(f: Any, dimension: str, location: float, text: str = "", **params: Any
         )
 
 
-def pane(*figures: Any) -> Any:
-    """Return figures below each other as one Panel pane."""
+def pane(*figures: Any, csv: Callable[[], str] | None = None) -> Any:
+    """Return figures below each other as one chart that can be saved; `csv` as in `savable`."""
     from bokeh.layouts import column
 
     content = figures[0] if len(figures) == 1 else column(*figures, sizing_mode="stretch_width", spacing=2)
-    return panel().pane.Bokeh(content, sizing_mode="stretch_width", margin=0)
+    return savable(panel().pane.Bokeh(content, sizing_mode="stretch_width", margin=0), csv)
 
 
 def redraw(source: Any, data: dict[str, Any]) -> None:

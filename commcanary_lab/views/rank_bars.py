@@ -12,7 +12,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import holoviews
 from commcanary_lab.views.theme import NEUTRAL, plain
 
-__all__ = ["RANK_LEGEND", "rank_bars"]
+__all__ = ["RANK_LEGEND", "rank_bars", "ranks_csv"]
 
 #: Above this many ranks single bars are thinner than a pixel, and steps are drawn.
 MAX_BARS = 192
@@ -58,6 +58,13 @@ def rank_bars(m: TrafficMatrix, borders: Any) -> Any:
             active_tools=[],
         )
     )
+
+
+def ranks_csv(m: TrafficMatrix) -> str:
+    """Return what each rank sends and receives as CSV."""
+    import pandas as pd
+
+    return pd.DataFrame({"rank": m.ranks, "sent_bytes": m.egress(), "received_bytes": m.ingress()}).to_csv(index=False)
 
 
 def _bars(hv: Any, m: TrafficMatrix, name: str, values: Any, color: str, left: float, right: float) -> Any:

@@ -13,6 +13,7 @@ from commcanary_lab.units import format_us
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.latency_curves import slower_share
 from commcanary_lab.views.plot_frame import frame, guide, pane, redraw
+from commcanary_lab.views.saving import series_csv
 from commcanary_lab.views.theme import NEUTRAL
 
 __all__ = ["RANK_PARTS", "MeasuredCurves", "measured_legend", "parts_legend", "rank_parts"]
@@ -38,10 +39,12 @@ class MeasuredCurves:
 
         self._sources = {name: ColumnDataSource(dict(_NOTHING)) for name in ("measured", "model")}
         self.figure = self._figure()
-        self.pane = pane(self.figure)
+        self._samples: dict[str, FloatArray] = {}
+        self.pane = pane(self.figure, csv=lambda: series_csv(self._samples, "latency_us"))
 
     def show(self, measured_us: FloatArray, model_us: FloatArray | None) -> None:
         """Draw two samples, at least one latency each; without a model only the measured one."""
+        self._samples = {"measured": measured_us} if model_us is None else {"measured": measured_us, "model": model_us}
         both = measured_us if model_us is None else np.concatenate([measured_us, model_us])
         positive = both[both > 0]
         low, high = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 1.0)
@@ -113,6 +116,7 @@ def rank_parts(rows: Sequence[RankRow], iterations: int) -> tuple[Any, list[str]
     iterations : int
         Measured ones.
     """
+    import pandas as pd
     from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, Range1d
 
     times = {"in operations": [r.inside_us for r in rows], "waiting at barriers": [r.wait_us for r in rows]}
@@ -145,4 +149,5 @@ def rank_parts(rows: Sequence[RankRow], iterations: int) -> tuple[Any, list[str]
     if flat:
         rank_axis.ticker = FixedTicker(ticks=list(range(n)))
     (f.ygrid if flat else f.xgrid).visible = False
-    return pane(f), list(per)
+    table = pd.DataFrame({"rank": labels, **{f"{name.replace(' ', '_')}_us": values for name, values in per.items()}})
+    return pane(f, csv=lambda: table.to_csv(index=False)), list(per)

@@ -12,6 +12,7 @@ from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.latency_curves import slower_share
 from commcanary_lab.views.markup import Figure, coverage_text, html, key_figures, rows_html, title_html
 from commcanary_lab.views.plot_frame import frame, guide, pane
+from commcanary_lab.views.saving import series_csv
 from commcanary_lab.views.theme import OP_COLORS, paper
 
 __all__ = ["report"]
@@ -38,7 +39,7 @@ def report(result: Report) -> Any:
     head = title_html(f"Exposed latency on {result.backend.label}{removed}", f"Cost model {result.model}", result.origin, covered)
     parts = [html(head), html(key_figures(figures(result)), margin=(10, 0, 10, 0))]
     if len(result.samples.exposed_us):
-        parts.append(pane(_curve(result)))
+        parts.append(pane(_curve(result), csv=lambda: series_csv({result.backend.label: result.samples.exposed_us}, "exposed_us")))
     tables = (("Phase", result.by_phase), ("Operation", result.by_op))
     parts += [html(_parts_html(name, by), margin=(10, 0, 0, 0)) for name, by in tables if by]
     return paper(*parts)

@@ -55,7 +55,7 @@ def search(result: Search) -> Any:
     title = title_html(
         "Candidates", subtitle, "model", coverage_text(result.trace.coverage), f"cost model {result.protocol.model}"
     )  # fmt: skip
-    chart = paper(html(title + _LEGEND), pane(search_figure(distinct, same)))
+    chart = paper(html(title + _LEGEND), pane(search_figure(distinct, same), csv=lambda: candidate_frame(result).to_csv(index=False)))
     frame_ = candidate_frame(result)
     ledger = title_html("Ledger", "Every candidate with the reason why it is not the chosen one; the JSON is what verify-ledger checks")
     head = pn.Row(
