@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.files import read_file
 from commcanary_lab.limits import DEFAULT, Limits
 
 __all__ = ["atomic_file", "canonical_bytes", "loads_strict", "read_document", "sha256_hex", "write_atomic"]
@@ -38,6 +41,19 @@ def canonical_bytes(value: Any) -> bytes:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
     except (TypeError, ValueError) as e:
         raise InputError(f"not representable as canonical JSON: {e}") from None
+
+
+_BOM = b"\xef\xbb\xbf"
+#: Numbers that may be beyond the largest float, and escapes that may be half of a character.
+_LARGE = re.compile(r"[eE]\+?\d{3}|\d{309}")
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:20]}{'...' * (len(text) > 20)} is too large")
+    return value
 
 
 def sha256_hex(data: bytes) -> str:
@@ -73,12 +89,19 @@ def loads_strict(text: bytes | str, file: str | None = None) -> Any:
 
     try:
         # decoded here because json.loads would also guess UTF-16 and UTF-32
-        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
-        return json.loads(decoded, object_pairs_hook=pairs, parse_constant=constant)
+        decoded = text.removeprefix(_BOM).decode("utf-8") if isinstance(text, bytes) else text
+        # Python makes an infinity of 1e999: where a number could be that large, each is looked at
+        number = _finite if _LARGE.search(decoded) else None
+        value = json.loads(decoded, object_pairs_hook=pairs, parse_constant=constant, parse_float=number)
+        if _HALF.search(decoded):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value
     except json.JSONDecodeError as e:
         raise InputError(f"not JSON: {e.msg}", file=file, line=e.lineno, remedy="repair or re-export the file") from None
     except UnicodeDecodeError as e:
         raise InputError(f"not UTF-8 text (byte {e.start})", file=file, remedy="save the file as UTF-8") from None
+    except UnicodeEncodeError:
+        raise InputError("a text holds half of a character (a lone surrogate)", file=file, remedy="repair or re-export the file") from None
     except InputError:
         raise
     except ValueError as e:  # an integer with thousands of digits
@@ -106,12 +129,7 @@ def read_document(path: str | os.PathLike[str], remedy: str, *, limits: Limits =
     FormatError
         If it holds something else than an object.
     """
-    try:
-        limits.check_file(path)
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path") from None
-    document = loads_strict(data, str(path))
+    document = loads_strict(read_file(path, limits=limits), str(path))
     if not isinstance(document, dict):
         raise FormatError("is not an object", file=str(path), remedy=remedy)
     return document

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +17,8 @@ from commcanary_lab.canary.grammar import Grammar, expand, expanded_length
 from commcanary_lab.canary.model import Canary, SourceStatement
 from commcanary_lab.canary.streams import APPROXIMATED, ERROR_FIELDS, BoundedStream, ExactStream, StepStream
 from commcanary_lab.canonical import canonical_bytes, loads_strict, write_atomic
-from commcanary_lab.errors import FormatError, InputError, LabError, Problem
+from commcanary_lab.errors import FormatError, LabError, Problem
+from commcanary_lab.files import read_file
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.groups import ProcessGroup
@@ -62,12 +62,7 @@ def read_canary(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Ca
     InputError
         If the file cannot be read or is no valid canary; the message names the place.
     """
-    try:
-        limits.check_file(path)
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path and its permissions") from None
-    return read_canary_bytes(data, file=str(path), limits=limits)
+    return read_canary_bytes(read_file(path, limits=limits), file=str(path), limits=limits)
 
 
 def read_canary_bytes(data: bytes, *, file: str = "<memory>", limits: Limits = DEFAULT) -> Canary:

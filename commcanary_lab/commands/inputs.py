@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 
 from commcanary_lab.commands.output import busy, warn
 from commcanary_lab.errors import InputError, UsageError
+from commcanary_lab.files import MAX_CONFIG_BYTES, open_regular, read_file
 
 if TYPE_CHECKING:
     from commcanary_lab.canary.model import Canary
@@ -46,6 +49,10 @@ LayoutFile = Annotated[
 SaltFile = Annotated[Path | None, typer.Option("--salt-file", help="The owner's salt for the commitments.")]
 Assume = Annotated[str | None, typer.Option("--assume", metavar="F=V,...", help="Values for unknown fields, e.g. skew_us=0,overlap_us=0.")]
 BackendsFile = Annotated[Path | None, typer.Option("--backends", help="TOML file with backends instead of the five defaults.")]
+
+
+#: Clock offsets: ranks as everywhere, and a hundred years.
+_MAX_RANK, _MAX_OFFSET_NS = 1 << 31, 100 * 366 * 86_400 * 10**9
 
 
 def load_trace(
@@ -141,11 +148,11 @@ _CANARY = (re.compile(rb'\s*\{\s*"(bounded|clock)"\s*:'), re.compile(rb'"format"
 def is_canary(path: Path) -> bool:
     """Whether the first or last bytes of a file are those of a canary; the format itself may stand anywhere between them."""
     try:
-        with path.open("rb") as f:
+        with open_regular(path) as f:
             head = f.read(1 << 16)
-            f.seek(max(0, path.stat().st_size - (1 << 16)))
+            f.seek(max(0, os.fstat(f.fileno()).st_size - (1 << 16)))
             tail = f.read()
-    except OSError:  # a directory, or for the importers to say
+    except InputError:  # a directory, or for the importers to say
         return False
     begins, names = _CANARY
     return bool(begins.match(head) or names.search(head) or names.search(tail))
@@ -175,19 +182,56 @@ def parse_offsets(text: str | None) -> dict[int, int] | None:
     """Parse ``0=0,1=-1250.5`` (rank = microseconds to add), or a file with one such pair per line."""
     if text is None:
         return None
-    if Path(text).is_file():
+    if "=" not in text or _exists(text):
+        return _offsets_file(text)
+    return _offsets(filter(None, text.split(",")))
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # too long for a path
+        return False
+
+
+def _offsets_file(file: str) -> dict[int, int]:
+    remedy = "write one RANK=MICROSECONDS per line"
+    try:
+        text = read_file(file, remedy=remedy, max_bytes=MAX_CONFIG_BYTES).removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise InputError(f"not UTF-8 text (byte {e.start})", file=file, remedy=remedy) from None
+    out: dict[int, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
         try:
-            text = ",".join(Path(text).read_text(encoding="utf-8").split())
-        except (OSError, UnicodeDecodeError) as e:
-            raise InputError(f"cannot be read: {e}", file=text, remedy="write one RANK=MICROSECONDS per line") from None
-    out = {}
-    for part in filter(None, text.split(",")):
+            more = _offsets(part for part in line.replace(",", " ").split())
+        except UsageError as e:
+            raise InputError(e.problems[0].what, file=file, line=number, remedy=remedy) from None
+        if twice := sorted(out.keys() & more.keys()):
+            raise InputError(f"rank {twice[0]} has two offsets", file=file, line=number, remedy="keep one of them")
+        out |= more
+    if not out:
+        raise InputError("says no offset", file=file, remedy=remedy)
+    return out
+
+
+def _offsets(parts: Iterable[str]) -> dict[int, int]:
+    out: dict[int, int] = {}
+    for part in parts:
         rank, _, offset = part.partition("=")
         try:
-            out[int(rank)] = round(float(offset) * 1000)
+            number, added = int(rank), round(float(offset) * 1000)
         except (OverflowError, ValueError):
-            raise UsageError(f"{part!r} is not RANK=MICROSECONDS", remedy="write for example --clock-offsets 0=0,1=-12.5") from None
+            raise UsageError(f"{_short(part)} is not RANK=MICROSECONDS", remedy="write for example --clock-offsets 0=0,1=-12.5") from None
+        if not 0 <= number < _MAX_RANK or abs(added) > _MAX_OFFSET_NS:
+            raise UsageError(f"{_short(part)} is no rank and offset", remedy="give a rank >= 0 and an offset of less than 100 years")
+        if number in out:
+            raise UsageError(f"rank {number} has two offsets", remedy="keep one of them")
+        out[number] = added
     return out
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def parse_range(text: str | None, option: str) -> tuple[int, int] | None:
@@ -205,10 +249,7 @@ def read_salt(path: Path | None) -> bytes:
     """Read the salt; an empty file is refused."""
     if path is None:
         return b""
-    try:
-        salt = path.read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path and its permissions") from None
+    salt = read_file(path, max_bytes=MAX_CONFIG_BYTES)
     if len(salt) < 16:
         raise InputError(
             f"holds {len(salt)} bytes", file=str(path), remedy="use at least 16 random bytes, e.g. from `head -c 32 /dev/urandom`"

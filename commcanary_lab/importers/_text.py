@@ -6,9 +6,9 @@ import os
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
-from pathlib import Path
 
-from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.errors import FormatError
+from commcanary_lab.files import open_regular, read_file
 from commcanary_lab.limits import DEFAULT, Limits
 
 __all__ = ["HEAD_BYTES", "PACKERS", "LineIndex", "SourceBytes", "line_of", "peek", "read_source", "refuse_archive"]
@@ -69,11 +69,7 @@ def read_source(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Sourc
     SourceBytes(data=b'[]', warnings=(), cut=False)
     """
     name = str(path)
-    try:
-        limits.check_file(path)
-        raw = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror or e}", file=name, remedy="check the path and its permissions") from None
+    raw = read_file(path, limits=limits)
     if not raw:
         raise FormatError("the file is empty", file=name, remedy="record it again, or leave it out")
     for magic, packer in PACKERS.items():
@@ -149,11 +145,8 @@ def peek(path: str | os.PathLike[str], size: int = HEAD_BYTES) -> bytes:
     InputError
         If the file cannot be read.
     """
-    try:
-        with Path(path).open("rb") as f:
-            raw = f.read(max(size, HEAD_BYTES))
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror or e}", file=str(path), remedy="check the path and its permissions") from None
+    with open_regular(path) as f:
+        raw = f.read(max(size, HEAD_BYTES))
     if not raw.startswith(_GZIP):
         return raw[:size]
     try:

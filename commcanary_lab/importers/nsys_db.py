@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.errors import FormatError
+from commcanary_lab.files import open_regular
 from commcanary_lab.limits import DEFAULT, Limits
 
 __all__ = ["MAGIC", "Database", "database"]
@@ -89,12 +90,9 @@ def database(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Iterator
         If it cannot be read.
     """
     file = str(path)
-    try:
+    with open_regular(path) as f:
         limits.check_file(path)
-        with Path(path).open("rb") as f:
-            head = f.read(len(MAGIC))
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror or e}", file=file, remedy="check the path and its permissions") from None
+        head = f.read(len(MAGIC))
     if head != MAGIC:
         what = "the file is packed with gzip" if head.startswith(b"\x1f\x8b") else "the file is no SQLite database"
         raise FormatError(what, file=file, remedy="give the .sqlite file that `nsys export --type=sqlite` wrote, unpacked")

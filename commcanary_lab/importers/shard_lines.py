@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
 from commcanary_lab.errors import FormatError
+from commcanary_lab.files import read_file
 from commcanary_lab.limits import Limits
 
 __all__ = ["FORMAT", "End", "Group", "Header", "Op", "Pending", "Shard", "load", "recognise"]
@@ -138,11 +138,7 @@ def load(path: str | os.PathLike[str], limits: Limits) -> Shard:
         If a limit is exceeded.
     """
     file = str(path)
-    try:
-        limits.check_file(path)
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise FormatError(f"cannot be read: {e.strerror}", file=file, remedy="check the path and its permissions") from None
+    data = read_file(path, limits=limits)
     lines = data.split(b"\n")
     torn = lines.pop()  # what follows the last newline: nothing, or a line cut short
     header = _header(lines[0] if lines else torn, file, complete=bool(lines))

@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
 from commcanary_lab.errors import FormatError
+from commcanary_lab.files import open_regular
 from commcanary_lab.importers._text import HEAD_BYTES, read_source
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.check_v1 import check_document
@@ -59,12 +59,12 @@ def stated_format(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str
             return FORMAT  # reading it will say what is wrong, and where
         # loads it once more to name the line; a document that only msgspec refuses keeps msgspec's message
         check_document(data, str(path))
-        raise FormatError(f"not JSON: {e}", file=str(path)) from None
+        raise FormatError(f"not JSON: {e}", file=str(path), remedy="repair or re-export the file") from None
     return stated if isinstance(stated, str) else None
 
 
 def _tail(path: str | os.PathLike[str]) -> bytes:
-    with Path(path).open("rb") as f:
+    with open_regular(path) as f:
         f.seek(max(0, os.fstat(f.fileno()).st_size - HEAD_BYTES))
         return f.read()
 

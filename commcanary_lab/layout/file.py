@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from dataclasses import replace
-from pathlib import Path
 
 from commcanary_lab.errors import InputError, Problem
+from commcanary_lab.files import MAX_CONFIG_BYTES, parse_toml, read_file
 from commcanary_lab.layout.model import DEFAULT_ORDER, KINDS, Layout
 
 __all__ = ["parse_layout", "read_layout"]
@@ -24,21 +23,15 @@ def read_layout(path: str | os.PathLike[str]) -> Layout:
     InputError
         If the file cannot be read, is not TOML, or contradicts itself; every problem is listed.
     """
-    try:
-        text = Path(path).read_bytes().decode("utf-8")
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path") from None
-    except UnicodeDecodeError as e:
-        raise InputError(f"not UTF-8 text (byte {e.start})", file=str(path), remedy="save the file as UTF-8") from None
-    return parse_layout(text, str(path))
+    return parse_layout(read_file(path, max_bytes=MAX_CONFIG_BYTES), str(path))
 
 
-def parse_layout(text: str, file: str | None = None) -> Layout:
+def parse_layout(text: str | bytes, file: str | None = None) -> Layout:
     """Parse the text of a layout file.
 
     Parameters
     ----------
-    text : str
+    text : str or bytes
         TOML.
     file : str, optional
         Its name, for messages.
@@ -53,10 +46,8 @@ def parse_layout(text: str, file: str | None = None) -> Layout:
     >>> parse_layout("tp = 4\\ndp = 2\\ngpus_per_node = 4").world_size
     8
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as e:
-        raise InputError(f"not TOML: {e}", file=file, remedy="see the layout format: sizes tp, pp, cp, ep, dp, or [groups]") from None
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    table = parse_toml(data, file, "see the layout format: sizes tp, pp, cp, ep, dp, or [groups]")
     problems = [p for key, value in table.items() if (p := _check(key, value, file)) is not None]
     if problems:
         raise InputError(problems)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from commcanary_lab.errors import InputError, Problem
+from commcanary_lab.files import read_toml
 
 __all__ = ["FABRIC_FILE", "FabricSpec", "fabric_from", "read_fabric"]
 
@@ -118,12 +118,7 @@ def read_fabric(path: str | os.PathLike[str]) -> FabricSpec:
     'pairs'
     """
     file = os.fspath(path)
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=file, remedy="name a TOML file with rate_mbit = ...") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not TOML: {error}", file=file, remedy="write for example rate_mbit = 100") from None
+    document = read_toml(path, "write for example rate_mbit = 100")
     try:
         return fabric_from(document, Path(path).stem)
     except InputError as error:

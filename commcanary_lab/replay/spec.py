@@ -8,7 +8,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from commcanary_lab.canonical import write_atomic
-from commcanary_lab.errors import FormatError
+from commcanary_lab.errors import FormatError, LabError
+from commcanary_lab.files import read_file
 
 __all__ = [
     "FAULTS", "PROBE_MODES", "Fault", "Mismatch", "ProbeAsked", "RankMarker", "ReplaySpec", "RunState", "marker_path", "read_document",
@@ -249,6 +250,8 @@ def read_document(path: Path, kind: type[T]) -> T:
         If it is missing, or not what it should be.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError) as error:
+        return msgspec.json.decode(read_file(path), type=kind)
+    except LabError as error:
+        raise FormatError(error.problems[0].what, file=str(path), remedy="the directory is not of a replay, or was changed") from None
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         raise FormatError(str(error), file=str(path), remedy="the directory is not of a replay, or was changed") from None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import InputError, UsageError
+from commcanary_lab.files import MAX_CONFIG_BYTES, parse_toml, read_file
 
 __all__ = ["Policy", "load_policy", "parse_policy"]
 
@@ -158,11 +157,7 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     InputError
         If the file is not TOML, a name is unknown, or a value is not a number in range.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
-    return parse_policy(data, file=str(path))
+    return parse_policy(read_file(path, max_bytes=MAX_CONFIG_BYTES), file=str(path))
 
 
 def parse_policy(data: bytes, *, file: str) -> Policy:
@@ -173,10 +168,7 @@ def parse_policy(data: bytes, *, file: str) -> Policy:
     >>> parse_policy(b"[policy]\\np99_threshold_pct = 5", file="strict.toml").p99_threshold_pct
     5.0
     """
-    try:
-        document = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise InputError(f"not TOML: {e}", file=file, remedy="write lines such as p99_threshold_pct = 15") from None
+    document = parse_toml(data, file, "write lines such as p99_threshold_pct = 15")
     table = document.get("policy", document)
     if not isinstance(table, dict) or ("policy" in document and len(document) > 1):
         others = sorted(set(document) - {"policy"})

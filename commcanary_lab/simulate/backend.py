@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 
 from commcanary_lab.errors import InputError, UsageError
+from commcanary_lab.files import read_toml
 
 __all__ = ["ABLATIONS", "DEFAULT_BACKENDS", "Backend", "load_backends", "parse_ablations", "parse_backend"]
 
@@ -131,6 +130,9 @@ def parse_backend(text: str, known: Iterable[Backend] = DEFAULT_BACKENDS) -> Bac
     return _from_mapping(text if base is None else f"{base.label},{','.join(parts)}", values, base)
 
 
+_BACKENDS = "write tables such as [backends.fast] with bandwidth_gbps = 400"
+
+
 def load_backends(path: str | os.PathLike[str]) -> tuple[Backend, ...]:
     """Read backends from a TOML file: one table per backend under ``[backends.NAME]`` (or at the top level).
 
@@ -139,19 +141,14 @@ def load_backends(path: str | os.PathLike[str]) -> tuple[Backend, ...]:
     InputError
         If the file is not TOML or a backend is invalid.
     """
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise InputError(f"not TOML: {e}", file=str(path)) from None
+    document = read_toml(path, _BACKENDS)
     tables = document.get("backends", document)
     if not isinstance(tables, dict) or not tables or not all(isinstance(t, dict) for t in tables.values()):
-        raise InputError("names no backend", file=str(path), remedy="write tables such as [backends.fast] with bandwidth_gbps = 400")
+        raise InputError("names no backend", file=str(path), remedy=_BACKENDS)
     try:
         return tuple(_from_mapping(label, values) for label, values in tables.items())
     except UsageError as e:
-        raise InputError(str(e), file=str(path)) from None
+        raise InputError(e.problems[0].what, file=str(path), remedy=e.problems[0].remedy or _BACKENDS) from None
 
 
 def parse_ablations(names: Iterable[str]) -> frozenset[str]:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +19,7 @@ from msgspec import UNSET
 from commcanary_lab._collector import collector_paused
 from commcanary_lab.canonical import loads_strict
 from commcanary_lab.errors import FormatError, InputError, TimingError
+from commcanary_lab.files import read_file
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace import decode_v1 as decode
 from commcanary_lab.trace.check_v1 import check_document
@@ -67,12 +67,7 @@ def read_json(path: str | os.PathLike[str], *, check: bool = False, round_ns: bo
     InputError
         Listing every error with file, event, field, value and remedy.
     """
-    try:
-        limits.check_file(path)
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", file=str(path), remedy="check the path and its permissions") from None
-    return read_json_bytes(data, file=str(path), check=check, round_ns=round_ns, limits=limits)
+    return read_json_bytes(read_file(path, limits=limits), file=str(path), check=check, round_ns=round_ns, limits=limits)
 
 
 def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False, round_ns: bool = False, limits: Limits = DEFAULT) -> Trace:

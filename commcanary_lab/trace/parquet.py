@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from commcanary_lab.canonical import atomic_file
 from commcanary_lab.errors import FormatError, InputError, LabError
+from commcanary_lab.files import open_regular
 from commcanary_lab.limits import DEFAULT, Limits
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.invariants import check_trace
@@ -95,7 +95,7 @@ def read_parquet(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Trac
     name = str(path)
     try:
         limits.check_file(path)
-        with Path(path).open("rb") as f:
+        with open_regular(path) as f:
             if f.read(len(MAGIC)) != MAGIC:
                 raise FormatError("is not a Parquet file", file=name, remedy="let open recognise the format")
             f.seek(0)

@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+from commcanary_lab.errors import LabError
+from commcanary_lab.files import read_file
+
 __all__ = ["CONTAINERS", "MARKS", "evidence_stamp", "recognise_evidence"]
 
 #: Folders of a workspace whose folders are artifacts of their own.
@@ -105,8 +108,8 @@ def recognise_evidence(path: Path) -> tuple[str, str] | None:
 
 def _read(path: Path) -> _Stated | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Stated)
-    except (OSError, msgspec.MsgspecError, RecursionError):
+        return msgspec.json.decode(read_file(path), type=_Stated)
+    except (LabError, UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from commcanary_lab.errors import LabError
+from commcanary_lab.files import open_regular
 from commcanary_lab.importers.open import recognise_file
 from commcanary_lab.workspace.evidence import recognise_evidence
 from commcanary_lab.workspace.stated import MARK, Stated, described
@@ -58,9 +59,9 @@ def _folder(path: Path) -> Recognised:
 
 
 def _file(path: Path) -> Recognised:
-    if (stated := _stated(path)) is not None and (found := described(stated)) is not None:
-        return Recognised(*found)
     try:
+        if (stated := _stated(path)) is not None and (found := described(stated)) is not None:
+            return Recognised(*found)
         return Recognised("trace", recognise_file(path).about)
     except LabError as e:
         return Recognised("other", e.problems[0].what)
@@ -68,7 +69,7 @@ def _file(path: Path) -> Recognised:
 
 def _stated(path: Path) -> Stated | None:
     """Return what a document of this package says at its top level. Only files that hold the mark are decoded."""
-    with path.open("rb") as f:
+    with open_regular(path) as f:
         if not f.read(4).lstrip(b"\xef\xbb\xbf \n").startswith(b"{"):
             return None
         with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -29,7 +29,7 @@ def test_a_kind_writes_only_what_it_uses() -> None:
 
 @pytest.mark.parametrize(
     ("text", "match"),
-    [(b"p99_threshold_pct = ", "not TOML"), (b"\xff", "not TOML"), (b"p98 = 1", "unknown threshold 'p98'"),
+    [(b"p99_threshold_pct = ", "not TOML"), (b"\xff", "not UTF-8 text"), (b"p98 = 1", "unknown threshold 'p98'"),
      (b"[policy]\np99_threshold_pct = -2", "is -2; expected"), (b"x = 1\n[policy]\n", "beside the table")],
 )  # fmt: skip
 def test_a_bad_policy_names_its_file(text: bytes, match: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import InputError, LabError, Problem
+from commcanary_lab.files import MAX_CONFIG_BYTES, read_file
 from commcanary_lab.replay.campaign.manifest import (
     INPUTS,
     PROGRAMS,
@@ -86,10 +87,7 @@ def freeze(path: str | os.PathLike[str]) -> Frozen:
     """
     need_torch()
     file = Path(path)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=str(path), remedy="check the path") from None
+    data = read_file(file, max_bytes=MAX_CONFIG_BYTES)
     asked = parse_preregistration(data, str(path))
     problems: list[Problem] = []
     files, sources, programs = _programs(file, asked, problems)
@@ -155,7 +153,7 @@ def open_program_file(path: Path) -> Canary | Trace:
         raise InputError("is a directory", file=str(path), remedy="write it into one file: commcanary-lab open DIR -o trace.parquet")
     if not path.is_file():
         raise InputError("does not exist", file=str(path), remedy="check the path; it is relative to the preregistration")
-    if _IS_CANARY.search(path.read_bytes()):
+    if _IS_CANARY.search(read_file(path)):
         from commcanary_lab.canary.read import read_canary
 
         return read_canary(path)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import tomllib
-from pathlib import Path
 
 from commcanary_lab.errors import InputError
+from commcanary_lab.files import MAX_CONFIG_BYTES, parse_toml, read_file
 from commcanary_lab.replay.campaign.checks import check
 from commcanary_lab.replay.campaign.preregistration import Preregistration
 from commcanary_lab.replay.campaign.strict import Complaints, convert
@@ -22,11 +21,7 @@ def read_preregistration(path: str | os.PathLike[str]) -> Preregistration:
     InputError
         With every problem: what is wrong, in which field, and what to do.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=str(path), remedy="check the path") from None
-    return parse_preregistration(data, str(path))
+    return parse_preregistration(read_file(path, max_bytes=MAX_CONFIG_BYTES), str(path))
 
 
 def parse_preregistration(data: bytes, file: str) -> Preregistration:
@@ -42,10 +37,7 @@ def parse_preregistration(data: bytes, file: str) -> Preregistration:
     c.toml: configurations: is missing; write configurations = ...
     c.toml: repetitions: is missing; write repetitions = ...
     """
-    try:
-        document = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not TOML: {error}", file=file, remedy="commcanary-lab campaign new writes an example") from None
+    document = parse_toml(data, file, "commcanary-lab campaign new writes an example")
     complaints = Complaints(file)
     asked = convert(document, Preregistration, complaints)
     if asked is not None:
