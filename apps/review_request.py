@@ -223,6 +223,7 @@ def _simulated(workspace: Workspace, name: str, label: str, known: dict[str, Bac
         document = report.to_json()
         is_canary = workspace.get(name).kind == "canary"
         document["source"] = {"canary": workspace.canary(name).identity} if is_canary else {"trace": name}
-        return replace(parse_report(document), exposed_us=report.samples.exposed_us)
+        again = ReportFile.of(report)
+        return replace(parse_report(document), exposed_us=again.exposed_us, parts=again.parts)
 
     return workspace.derived(name, f"report {backend!r} {assume}", compute)

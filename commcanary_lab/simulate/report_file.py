@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from commcanary_lab.simulate.prepare import ASSUMABLE, prepare
 from commcanary_lab.simulate.report import Calibration, LatencySummary, Report, Sample, simulate_prepared
 from commcanary_lab.trace.model import Trace
 
-__all__ = ["FORMAT", "METRICS", "ReportFile", "parse_report", "read_report", "recompute_report"]
+__all__ = ["FORMAT", "METRICS", "ReportFile", "SampleParts", "parse_report", "read_report", "recompute_report"]
 
 FORMAT = "commcanary_lab.report.v1"
 
@@ -34,6 +34,35 @@ _OPTIONAL = {"calibration", "samples", "source"}
 _REMEDY = "simulate again with -o"
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class SampleParts:
+    """To which phase and operation each sample belongs.
+
+    Parameters
+    ----------
+    names : tuple of (str, str)
+        Phase and operation of each part, ascending.
+    codes : ndarray of int64
+        Index into `names` of each sample.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    codes: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[str, str]]) -> SampleParts:
+        """Number the parts of samples.
+
+        Examples
+        --------
+        >>> SampleParts.of([("decode", "reduce"), ("decode", "all_reduce"), ("decode", "reduce")]).codes.tolist()
+        [1, 0, 1]
+        """
+        names = tuple(sorted(set(pairs)))
+        number = {name: i for i, name in enumerate(names)}
+        return cls(names, np.array([number[p] for p in pairs], np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +95,8 @@ class ReportFile:
         Exposed latency of each sample, where the report has samples.
     canonical : bytes
         The report as canonical JSON.
+    parts : SampleParts or None
+        Phase and operation of each sample, where the report has samples.
     """
 
     backend: Backend
@@ -83,6 +114,7 @@ class ReportFile:
     source: Mapping[str, str]
     exposed_us: npt.NDArray[np.float64] | None
     canonical: bytes = field(repr=False)
+    parts: SampleParts | None = None
 
     @classmethod
     def of(cls, report: Report | ReportFile) -> ReportFile:
@@ -98,7 +130,7 @@ class ReportFile:
             return report
         from dataclasses import replace
 
-        return replace(parse_report(report.to_json()), exposed_us=report.samples.exposed_us)
+        return replace(parse_report(report.to_json()), exposed_us=report.samples.exposed_us, parts=_parts_of(report))
 
     @property
     def sha256(self) -> str:
@@ -168,6 +200,7 @@ def _parse(document: Any) -> ReportFile:
         _source(document.get("source", {})),
         None if samples is None else _exposed(samples),
         canonical_bytes(document),
+        None if samples is None else SampleParts.of([(row["phase"], row["op"]) for row in samples]),
     )
 
 
@@ -287,4 +320,15 @@ def _source(value: Any) -> dict[str, str]:
 def _exposed(value: Any) -> npt.NDArray[np.float64]:
     names = {f.name for f in fields(Sample)}
     rows = [_object(row, names, f"samples[{i}]") for i, row in enumerate(_typed(value, list, "samples"))]
+    for i, row in enumerate(rows):
+        for name in ("phase", "op"):
+            _typed(row[name], str, f"samples[{i}].{name}")
     return np.array([_number(row["exposed_us"], f"samples[{i}].exposed_us") for i, row in enumerate(rows)], np.float64)
+
+
+def _parts_of(report: Report) -> SampleParts:
+    """Phase and operation of the samples of a report that was just simulated, named as its samples would name them."""
+    trace, event = report.prepared.trace, report.samples.event
+    pairs = [(phase or "unknown", op or "") for phase, op in zip(trace.phase.to_list(), trace.op.to_list(), strict=True)]
+    found = SampleParts.of(pairs)
+    return SampleParts(found.names, found.codes[event])
