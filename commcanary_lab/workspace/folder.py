@@ -1,24 +1,27 @@
-"""The workspace folder: listing, opening, adding."""
+"""The workspace folder: listing, opening, adding, deleting."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+import stat
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from commcanary_lab.canary.model import Canary
-from commcanary_lab.canonical import write_atomic
-from commcanary_lab.errors import FormatError, InputError, LabError, UsageError
+from commcanary_lab.errors import InputError, UsageError
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.workspace.artifact import Artifact
 from commcanary_lab.workspace.cache import ResultCache
-from commcanary_lab.workspace.evidence import CONTAINERS, evidence_stamp
-from commcanary_lab.workspace.recognise import Recognised, recognise
-from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, numbered, safe_name
+from commcanary_lab.workspace.evidence import CONTAINERS
+from commcanary_lab.workspace.index import Index
+from commcanary_lab.workspace.leftovers import sweep
+from commcanary_lab.workspace.openers import OPENERS
+from commcanary_lab.workspace.recognise import recognise
+from commcanary_lab.workspace.staging import Staging
+from commcanary_lab.workspace.stamps import stamp_of, walked
+from commcanary_lab.workspace.trash import Trashed, purge, restore, throw_away, trashed
+from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, safe_name
 
 if TYPE_CHECKING:
     from commcanary_lab.replay.result import Replay
@@ -35,7 +38,8 @@ T = TypeVar("T")
 class Workspace:
     """A folder of plain artifact files (`KINDS`), each recognised by its content.
 
-    Nothing outside the files is kept: what is opened or computed sits in a bounded cache whose keys change when a file does.
+    The files are all there is: what is opened or computed sits in a bounded cache whose keys change when a file does, and what a
+    listing shows in an `Index`, which may be deleted at any time.
 
     Parameters
     ----------
@@ -61,13 +65,16 @@ class Workspace:
         except OSError as e:
             raise InputError(f"cannot be made: {e.strerror}", file=str(path), remedy="choose another workspace folder") from None
         self.cache = cache if cache is not None else ResultCache()
-        self._kinds: dict[tuple[str, tuple[int, int, int]], Recognised] = {}
+        self.index = Index(self.path)
+        sweep(self.path)
 
     # -- listing ------------------------------------------------------------------------------------------------------
 
     def list(self, kind: str | None = None) -> list[Artifact]:
         """Return the artifacts, by name; of one kind if asked for."""
         found = [a for name in self._names() if (a := self._look(name)) is not None]
+        self.index.retain(a.name for a in found)
+        self.index.flush()
         return [a for a in found if kind is None or a.kind == kind]
 
     def _names(self) -> Iterator[str]:
@@ -87,27 +94,61 @@ class Workspace:
         artifact = self._look(name)
         if artifact is None:
             raise UsageError(f"the workspace has no file named {name!r}", remedy="choose one from the list, or upload it")
+        self.index.flush()
         return artifact
 
     def _look(self, name: str) -> Artifact | None:
-        """Hidden files and links that lead out of the folder are no artifacts."""
+        found = self._marked(name)
+        return found[0] if found is not None else None
+
+    def _marked(self, name: str) -> tuple[Artifact, str] | None:
+        """Return an artifact and its mark. Hidden files and links that lead out of the folder are no artifacts."""
         folder, _, last = name.rpartition("/")
         if not last or last.startswith(".") or "\\" in name or folder not in ("", *CONTAINERS):
             return None
         path = self.path / name
         try:
-            if not path.resolve().is_relative_to(self.path):
+            if (folder and not self._is_inside(self.path / folder)) or not self._is_inside(path):
                 return None
-            stamp = _stamp(path)
+            stamp, mark = stamp_of(path)
         except (OSError, ValueError):
             return None
-        key = (name, stamp)
-        if key not in self._kinds:
-            if len(self._kinds) > 10_000:
-                self._kinds.clear()
-            self._kinds[key] = recognise(path)
-        found = self._kinds[key]
-        return Artifact(name, found.kind, stamp[1], found.summary, stamp)
+        if (known := self.index.kind(name, mark)) is None:
+            found = recognise(path)
+            known = found.kind, found.summary
+            if _settled(path, mark):
+                self.index.keep(name, mark, *known)
+        return Artifact(name, known[0], stamp[1], known[1], stamp), mark
+
+    def _is_inside(self, path: Path) -> bool:
+        return not stat.S_ISLNK(os.lstat(path).st_mode) or path.resolve().is_relative_to(self.path)
+
+    # -- the index ----------------------------------------------------------------------------------------------------
+
+    def fact(self, name: str, what: str, compute: Callable[[], bytes]) -> bytes:
+        """Return something small that was computed from an artifact, from the index while the artifact is unchanged.
+
+        Parameters
+        ----------
+        name : str
+            The artifact.
+        what : str
+            What it is, with every parameter that it depends on and the version of what computes it.
+        compute : callable
+            Computes it; what it raises is raised and not kept.
+        """
+        found = self.known_fact(name, what)
+        if found is None:
+            marked = self._marked(name)
+            found = compute()
+            if marked is not None and self._marked(name) == marked:  # else the file changed meanwhile
+                self.index.keep_fact(name, marked[1], what, found)
+        return found
+
+    def known_fact(self, name: str, what: str) -> bytes | None:
+        """Return what the index has; None if it would have to be computed."""
+        marked = self._marked(name)
+        return None if marked is None else self.index.fact(name, marked[1], what)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -149,7 +190,7 @@ class Workspace:
         from commcanary_lab.replay.result import read_replay
 
         path = self.path / name
-        return self.cache.get(("replay", name, _walked(path)), lambda: read_replay(path))
+        return self.cache.get(("replay", name, walked(path)), lambda: read_replay(path))
 
     def derived(self, name: str, what: str, compute: Callable[[], T]) -> T:
         """Return a result computed from an artifact, from the cache while the file is unchanged.
@@ -199,43 +240,54 @@ class Workspace:
         """
         name = safe_name(name)
         check_size(name, len(data), limit_bytes)
-        self._validate(name, data)
-        for candidate in _candidates(name) if rename else [name]:
-            target = self.path / candidate
-            if not os.path.lexists(target):
-                write_atomic(target, data)
-                return self.get(candidate)
-            if target.is_file() and target.stat().st_size == len(data) and target.read_bytes() == data:
-                return self.get(candidate)
-        raise UsageError(f"{name!r} exists with other content", remedy="rename the file; nothing is overwritten")
-
-    def _validate(self, name: str, data: bytes) -> None:
-        """Open the bytes in a hidden folder next to the artifacts (same file system, same free space)."""
+        staging = self.stage(limit_bytes=limit_bytes)
         try:
-            stage = Path(tempfile.mkdtemp(prefix=".upload-", dir=self.path))
-        except OSError as e:
-            raise InputError(f"cannot be written: {e.strerror}", file=str(self.path), remedy="make the workspace writable") from None
-        path = stage / name
-        try:
-            write_atomic(path, data)
-            kind = recognise(path)
-            if kind.kind not in OPENERS:
-                raise FormatError(
-                    f"not a trace and not a canary: {kind.summary}",
-                    file=name,
-                    remedy="upload a commcanary.trace.v1 file, a profile, a canary, a report, a comparison or a ledger",
-                )
-            OPENERS[kind.kind](path)
-        except LabError as e:  # the user knows the file by its own name, not by where it was staged
-            raise type(e)(tuple(replace(p, file=name, what=p.what.replace(str(path), name)) for p in e.problems)) from None
+            staging.begin(name)
+            staging.write(data)
+            return self.get(staging.add_only(name, rename=rename))
         finally:
-            shutil.rmtree(stage, ignore_errors=True)
+            staging.abandon()
 
+    def stage(self, *, limit_bytes: int = MAX_UPLOAD_BYTES) -> Staging:
+        """Return a place for files that come in parts, or belong together."""
+        return Staging(self.path, limit_bytes)
 
-def _candidates(name: str) -> Iterator[str]:
-    yield name
-    for number in range(2, 1000):
-        yield numbered(name, number)
+    # -- deleting -----------------------------------------------------------------------------------------------------
+
+    def trash(self, name: str) -> Trashed:
+        """Move an artifact, of whatever kind, into the folder ``.trash`` of the workspace.
+
+        Raises
+        ------
+        UsageError
+            If the workspace has none of that name: what is outside, hidden, or a link that leads out is none.
+        InputError
+            If it cannot be moved.
+        """
+        return throw_away(self.path, self.get(name))
+
+    def trashed(self) -> tuple[Trashed, ...]:
+        """Return what is in the trash, the latest first."""
+        return trashed(self.path)
+
+    def restore(self, entry: str) -> Artifact:
+        """Put an artifact of the trash back under its own name; nothing is overwritten.
+
+        Parameters
+        ----------
+        entry : str
+            `Trashed.entry`.
+
+        Raises
+        ------
+        UsageError
+            If there is no such entry, or its name is taken.
+        """
+        return self.get(restore(self.path, entry))
+
+    def purge(self, entry: str) -> None:
+        """Remove an artifact of the trash for good; raises like `restore`."""
+        purge(self.path, entry)
 
 
 def _inside(folder: Path) -> list[str] | None:
@@ -247,68 +299,9 @@ def _inside(folder: Path) -> list[str] | None:
     return sorted((n for n, _ in found), key=str.casefold) if all(is_dir for _, is_dir in found) else None
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    if not path.is_dir():
-        info = path.stat()
-        return info.st_mtime_ns, info.st_size, 1
-    if (evidence := evidence_stamp(path)) is not None:
-        return evidence
-    return _walked(path)
-
-
-def _walked(path: Path) -> tuple[int, int, int]:
-    """Latest modification, size and number of files of everything in a folder."""
-    latest, size, count = path.stat().st_mtime_ns, 0, 0
-    for folder, _, files in os.walk(path):
-        for file in files:
-            info = os.stat(os.path.join(folder, file))
-            latest, size, count = max(latest, info.st_mtime_ns), size + info.st_size, count + 1
-    return latest, size, count
-
-
-def _open_trace(path: Path) -> Trace:
-    """A trace file, or a folder of per-rank files."""
-    from commcanary_lab.importers.open import open_trace
-
-    return open_trace([path])
-
-
-def _open_canary(path: Path) -> Canary:
-    from commcanary_lab.canary.read import read_canary
-
-    return read_canary(path)
-
-
-def _open_report(path: Path) -> ReportFile:
-    from commcanary_lab.simulate.report_file import read_report
-
-    return read_report(path)
-
-
-def _open_comparison(path: Path) -> ComparisonFile:
-    from commcanary_lab.review.comparison_file import read_comparison
-
-    return read_comparison(path)
-
-
-def _open_signoff(path: Path) -> SignOff:
-    from commcanary_lab.review.signoff import read_signoff
-
-    return read_signoff(path)
-
-
-def _open_ledger(path: Path) -> LedgerFile:
-    from commcanary_lab.workspace.ledger_file import read_ledger
-
-    return read_ledger(path)
-
-
-#: How each kind is opened; what opening raises, a user may read.
-OPENERS: dict[str, Callable[[Path], object]] = {
-    "trace": _open_trace,
-    "canary": _open_canary,
-    "report": _open_report,
-    "comparison": _open_comparison,
-    "signoff": _open_signoff,
-    "ledger": _open_ledger,
-}
+def _settled(path: Path, mark: str) -> bool:
+    """Did the file stay as it was while it was looked at? One that is being copied here is looked at again."""
+    try:
+        return stamp_of(path)[1] == mark
+    except OSError:
+        return False

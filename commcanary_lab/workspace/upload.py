@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from commcanary_lab.errors import LimitError, UsageError
 from commcanary_lab.units import format_bytes
 
-__all__ = ["MAX_UPLOAD_BYTES", "check_size", "numbered", "safe_name"]
+__all__ = ["MAX_FILES", "MAX_UPLOAD_BYTES", "check_size", "common_name", "numbered", "safe_name"]
 
 #: Largest upload; larger files are copied into the folder by hand.
 MAX_UPLOAD_BYTES = 512 << 20
+
+#: Files in one upload; a job with more ranks is copied into the folder by hand.
+MAX_FILES = 256
 
 _MAX_NAME = 120
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*]')
@@ -71,3 +75,22 @@ def numbered(name: str, number: int) -> str:
     """
     stem, dot, suffixes = name.partition(".")
     return f"{stem}-{number}{dot}{suffixes}"
+
+
+def common_name(names: Sequence[str]) -> str:
+    """Return a name for a folder of files: what their names have in common, without what tells the ranks apart.
+
+    Examples
+    --------
+    >>> common_name(["job.rank0.json", "job.rank1.json"]), common_name(["a.pt", "b.pt"])
+    ('job', 'ranks-2')
+    >>> common_name([f"decode-rank{i}.json" for i in range(8)])
+    'decode'
+    """
+    first, last = min(names), max(names)
+    shared = first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))]
+    words = re.sub(r"(?i)[\W_]*(rank|host|node|pid|worker)?[\W_\d]*$", "", shared).strip("-_. ")
+    try:
+        return safe_name(words) if len(words) > 2 else f"ranks-{len(names)}"
+    except UsageError:
+        return f"ranks-{len(names)}"

@@ -14,7 +14,7 @@ import pytest
 from commcanary_lab.canary.compile import compile_trace
 from commcanary_lab.errors import FormatError, InputError, LabError, LimitError, UsageError
 from commcanary_lab.trace.json_v1 import read_json
-from commcanary_lab.workspace import ResultCache, Workspace
+from commcanary_lab.workspace import INDEX_FILE, ResultCache, Workspace
 from commcanary_lab.workspace.upload import numbered, safe_name
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -32,7 +32,8 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def contents(w: Workspace) -> set[str]:
-    return set(os.listdir(w.path))
+    """Everything but the index."""
+    return {name for name in os.listdir(w.path) if not name.startswith(INDEX_FILE)}
 
 
 def test_kinds_are_recognised_by_content(workspace: Workspace) -> None:
