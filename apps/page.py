@@ -98,7 +98,7 @@ def head(crumb: str, answer: str, figures: Sequence[Figure]) -> Any:
     `answer` may hold ``<b>``; everything inserted into it must be escaped by the caller.
     """
     return html(
-        f'<div class="crumb">{escape(crumb)}</div><p class="answer" data-testid="answer">{answer}</p>'
+        f'<div class="crumb">{escape(crumb)}</div><h1 class="answer" data-testid="answer">{answer}</h1>'
         f'<div style="height:16px"></div>{key_figures(figures)}'
     )
 

@@ -16,6 +16,7 @@ from commcanary_lab.views.markup import html
 from commcanary_lab.views.theme import THEME_CONFIG
 from commcanary_lab.workspace import Artifact, ResultCache, Workspace
 
+from .accessible import AccessibleNames
 from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
 from .session import Session, best_canary, first_trace, sidebar_label
@@ -55,10 +56,10 @@ def shared_workspace() -> Workspace:
     return _WORKSPACES[path]
 
 
-def create(pages: tuple[PageSpec, ...] = PAGES) -> Any:
-    """Return the app of one visitor."""
+def create(*names: str) -> Any:
+    """Return the app of one visitor: all pages, or those that are named."""
     load_panel()
-    return Shell(Session(shared_workspace()), pages).page
+    return Shell(Session(shared_workspace()), tuple(p for p in PAGES if not names or p.name in names)).page
 
 
 class Shell:
@@ -108,9 +109,9 @@ class Shell:
             title="CommCanary Lab",
             logo=Path(__file__).with_name("assets") / "logo.svg",
             favicon=Path(__file__).with_name("assets") / "logo.svg",
-            header=[self.tabs],
+            header=[self.tabs] if len(pages) > 1 else [],
             sidebar=[side],
-            main=[self.body],
+            main=[self.body, AccessibleNames(margin=0, width=0, height=0)],
             sidebar_width=288,
             sidebar_resizable=False,
             busy_indicator=None,

@@ -209,7 +209,7 @@ class _Page:
 
 
 def _crumb_and(crumb: str, text: str) -> str:
-    return f'<div class="crumb">{escape(crumb)}</div><p class="answer" data-testid="answer">{text}</p>'
+    return f'<div class="crumb">{escape(crumb)}</div><h1 class="answer" data-testid="answer">{text}</h1>'
 
 
 def _folded(log: str, unfolded: bool) -> str:

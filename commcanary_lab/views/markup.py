@@ -19,7 +19,7 @@ CSS = """
 .cl { font-family: Roboto, 'Helvetica Neue', Arial, sans-serif; color: var(--t); font-size: 13.5px; line-height: 1.45;
   font-variant-numeric: tabular-nums; }
 .cl * { box-sizing: border-box; }
-.cl p { margin: 0; }
+.cl p, .cl h1 { margin: 0; }
 .cl .muted { color: var(--m); }
 .cl .answer { font-size: 19px; line-height: 1.4; font-weight: 400; letter-spacing: -.003em; max-width: 92ch; text-wrap: pretty; }
 .cl .answer b { font-weight: 700; }

@@ -28,12 +28,15 @@ function card(view) {
 
 const text = (root, selector) => root ? [...deep(root, selector)].map((el) => el.textContent.trim()).filter(Boolean) : []
 
+function swatch(mark) {
+  if (mark === null) return { color: null, wide: 0, high: 0 }
+  const { backgroundColor, opacity, width, height } = getComputedStyle(mark)
+  return { color: backgroundColor, opacity: Number(opacity), wide: parseFloat(width) || 11, high: parseFloat(height) || 11 }
+}
+
 function described(view) {
   const root = card(view)
-  const legend = root ? [...deep(root, ".lg span")].map((el) => ({
-    label: el.textContent.trim(),
-    color: el.querySelector("i") ? getComputedStyle(el.querySelector("i")).backgroundColor : null,
-  })) : []
+  const legend = root ? [...deep(root, ".lg span")].map((el) => ({ label: el.textContent.trim(), ...swatch(el.querySelector("i")) })) : []
   return { title: text(root, ".tt")[0] ?? "Chart", note: text(root, ".st")[0] ?? "", badges: text(root, ".head .b").join("  \u00b7  "), legend }
 }
 
@@ -56,10 +59,11 @@ function header(about, width, measure) {
   let x = PAD
   if (about.legend.length) y += 22
   for (const entry of about.legend) {
-    const wide = measure(entry.label, 12) + (entry.color ? 17 : 0) + 16
+    const left = entry.color ? entry.wide + 6 : 0
+    const wide = measure(entry.label, 12) + left + 16
     if (x + wide > width - PAD && x > PAD) { x = PAD; y += 18 }
-    if (entry.color) items.push({ swatch: entry.color, x, y: y - 10 })
-    items.push({ text: entry.label, x: x + (entry.color ? 17 : 0), y, size: 12, weight: 400, tone: "quiet" })
+    if (entry.color) items.push({ swatch: entry.color, opacity: entry.opacity, x, y: y - 4 - entry.high / 2, wide: entry.wide, high: entry.high })
+    items.push({ text: entry.label, x: x + left, y, size: 12, weight: 400, tone: "quiet" })
     x += wide
   }
   return { items, height: y + 10 }
@@ -81,10 +85,12 @@ function png(layer, head, width, height, tone) {
   ctx.fillRect(0, 0, width, height + head.height)
   for (const item of head.items) {
     ctx.fillStyle = item.swatch ?? tone[item.tone]
-    if (item.swatch) { ctx.fillRect(item.x, item.y, 11, 11); continue }
+    ctx.globalAlpha = item.opacity ?? 1
+    if (item.swatch) { ctx.fillRect(item.x, item.y, item.wide, item.high); continue }
     ctx.font = `${item.weight} ${item.size}px ${FONT}`
     ctx.fillText(item.text, item.x, item.y)
   }
+  ctx.globalAlpha = 1
   ctx.drawImage(layer.canvas, 0, head.height, width, height)
   return new Promise((done) => out.toBlob(done, "image/png"))
 }
@@ -94,7 +100,7 @@ const escaped = (s) => s.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;",
 async function svg(layer, head, width, height, tone) {
   const drawn = await (await layer.to_blob()).text()
   const lines = head.items.map((item) => item.swatch
-    ? `<rect x="${item.x}" y="${item.y}" width="11" height="11" rx="3" fill="${item.swatch}"/>`
+    ? `<rect x="${item.x}" y="${item.y}" width="${item.wide}" height="${item.high}" fill="${item.swatch}" fill-opacity="${item.opacity}"/>`
     : `<text x="${item.x}" y="${item.y}" font-size="${item.size}" font-weight="${item.weight}" fill="${tone[item.tone]}">${escaped(item.text)}</text>`)
   const whole = `<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="${width}" height="${height + head.height}">`
     + `<rect width="100%" height="100%" fill="${tone.paper}"/><g font-family="${FONT.replaceAll('"', "'")}">${lines.join("")}</g>`

@@ -123,7 +123,7 @@ def page(context: Any) -> Iterator[Any]:
 def watched(page: Any) -> Iterator[Any]:
     """A page that fails the test on an outside request, a console error or an uncaught exception."""
     problems: list[str] = []
-    local = ("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")
+    local = ("http://127.0.0.1:", "ws://127.0.0.1:", "http://localhost:", "ws://localhost:", "data:", "blob:")
     page.on("request", lambda r: None if r.url.startswith(local) else problems.append(f"request to {r.url}"))
     page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
     page.on("pageerror", lambda e: problems.append(f"exception: {e}"))
