@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Interval", "block_length", "quantile_replicates", "replicate_count"]
+__all__ = ["Interval", "block_length", "quantile_replicates", "quantiles_replicates", "replicate_count"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -96,20 +97,54 @@ def quantile_replicates(values: FloatArray, q: float, replicates: int, seed: str
     >>> quantile_replicates(np.array([4.0, 4.0, 4.0]), 0.5, 2, "a").tolist()
     [4.0, 4.0]
     """
-    n = len(values)
+    return quantiles_replicates([values], [q], replicates, seed)[0, 0]
+
+
+def quantiles_replicates(sides: Sequence[FloatArray], quantiles: Sequence[float], replicates: int, seed: str) -> FloatArray:
+    """Return quantiles of resamples, the same draw on every side: pairs of values stay pairs.
+
+    Parameters
+    ----------
+    sides : sequence of ndarray of float64, each of shape (n,)
+        In time order; the i-th values belong together.
+    quantiles : sequence of float
+    replicates : int
+        How many.
+    seed : str
+        As for `quantile_replicates`.
+
+    Returns
+    -------
+    ndarray of float64, shape (len(sides), len(quantiles), replicates)
+
+    Examples
+    --------
+    >>> a = np.array([1.0, 2.0, 9.0])
+    >>> one, two = quantiles_replicates([a, a + 5], [0.5], 4, "a")
+    >>> (two - one).tolist()
+    [[5.0, 5.0, 5.0, 5.0]]
+    """
+    n = len(sides[0])
+    places = [((n - 1) * q, int((n - 1) * q), min(int((n - 1) * q) + 1, n - 1)) for q in quantiles]
+    cuts = tuple(sorted({i for _, low, high in places for i in (low, high)}))
+    out = np.empty((len(sides), len(quantiles), replicates))
+    for first, index in _draws(n, replicates, seed):
+        for side, values in enumerate(sides):
+            drawn = np.partition(values[index], cuts, axis=1)
+            for k, (position, low, high) in enumerate(places):
+                out[side, k, first : first + len(index)] = drawn[:, low] + (drawn[:, high] - drawn[:, low]) * (position - low)
+    return out
+
+
+def _draws(n: int, replicates: int, seed: str) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield rows of indices, one row per resample, with the number of the first; memory is bounded."""
     block = block_length(n)
     blocks = -(-n // block)
     bits = np.random.PCG64(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
-    position = (n - 1) * q
-    low, high = int(position), min(int(position) + 1, n - 1)
     offsets = np.arange(block)
-    out = np.empty(replicates)
     step = max(1, 2_000_000 // n)  # resamples at a time: bounds the memory
     for first in range(0, replicates, step):
         rows = min(step, replicates - first)
         raw = bits.random_raw(rows * blocks) >> np.uint64(32)
         starts = (raw * np.uint64(n) >> np.uint64(32)).astype(np.int64).reshape(rows, blocks)
-        index = (starts[:, :, None] + offsets).reshape(rows, blocks * block)[:, :n] % n
-        drawn = np.partition(values[index], (low, high), axis=1)
-        out[first : first + rows] = drawn[:, low] + (drawn[:, high] - drawn[:, low]) * (position - low)
-    return out
+        yield first, (starts[:, :, None] + offsets).reshape(rows, blocks * block)[:, :n] % n

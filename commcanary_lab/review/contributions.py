@@ -109,7 +109,7 @@ def contributions(comparison: Comparison, metric: str = "p99") -> Contributions 
     if len(a.exposed_us) != len(b.exposed_us) or a.parts.names != b.parts.names or not np.array_equal(a.parts.codes, b.parts.codes):
         return None
     before, after, codes = a.exposed_us, b.exposed_us, a.parts.codes
-    change = np.bincount(codes, after - before, len(a.parts.names))
+    change = np.bincount(codes, after - before, len(a.parts.names)).astype(np.float64)
     players, of_sample = _players(before, after, codes, change)
     value = _values(before, after, of_sample, len(players), _QUANTILES[metric])
     shares = _shapley(value, len(players))

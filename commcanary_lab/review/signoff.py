@@ -306,9 +306,9 @@ def parse_signoff(document: Mapping[str, Any], *, file: str | None = None) -> Si
 
     Examples
     --------
-    >>> parse_signoff({"format": "commcanary_lab.report.v1"})
+    >>> parse_signoff({"format": "commcanary_lab.signoff.v1"})
     Traceback (most recent call last):
-    commcanary_lab.errors.FormatError: format: is 'commcanary_lab.report.v1', expected commcanary_lab.signoff.v1; sign off again on the page Review
+    commcanary_lab.errors.FormatError: allow_incompatible: is missing; sign off again on the page Review
     """
     try:
         return _parse(document)
