@@ -20,6 +20,7 @@ from commcanary_lab.commands import (
     reviews,
     serving,
     traces,
+    trends,
 )
 
 __all__ = ["app", "main"]
@@ -52,7 +53,7 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
     pass
 
 
-for _family in (traces, matrices, fabrics, canaries, minimisers, exports, replays, campaigns, calibration, reviews, serving):
+for _family in (traces, matrices, fabrics, canaries, minimisers, exports, replays, campaigns, calibration, reviews, trends, serving):
     _family.register(app)
 
 

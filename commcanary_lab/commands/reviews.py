@@ -1,4 +1,4 @@
-"""Verbs that judge: ablate, compare, verify-report, verify-comparison."""
+"""Verbs that judge: ablate, compare, verify-report, verify-comparison, verify-signoff."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from commcanary_lab.trace.model import Trace
     from commcanary_lab.verify.documents import DocumentCheck
 
-__all__ = ["register"]
+__all__ = ["open_side", "register"]
 
 _Source = Annotated[Path, typer.Argument(help="A canary or a trace.", show_default=False)]
 _Base = Annotated[Path, typer.Argument(help="A report, or a measured trace: before the change.", show_default=False)]
@@ -35,6 +35,7 @@ def register(app: typer.Typer) -> None:
     app.command()(compare)
     app.command("verify-report")(verify_report)
     app.command("verify-comparison")(verify_comparison)
+    app.command("verify-signoff")(verify_signoff)
 
 
 def ablate(
@@ -195,6 +196,31 @@ def verify_comparison(
     _finish(check, "comparison", json)
 
 
+def verify_signoff(
+    signoff: Annotated[Path, typer.Argument(help="A sign-off that was written on the page Review.", show_default=False)],
+    base: _Base,
+    candidate: _Candidate,
+    json: Json = False,
+) -> None:
+    """Recompute the comparison that a sign-off is about; exits 1 when an input or the verdict is another one."""
+    from commcanary_lab.review.signoff import read_signoff
+    from commcanary_lab.review.signoff import verify_signoff as verify
+
+    signed = read_signoff(_existing(signoff))
+    a, b = _pair(base, candidate)
+    with busy("comparing"):
+        check = verify(signed, a, b)
+    if json:
+        emit_json({"status": check.status, "reasons": list(check.reasons), "signoff": signed.to_json()})
+    else:
+        by = f" by {signed.reviewer}" if signed.reviewer else ""
+        say(f"{check.status}: {signed.words.lower()}{by} on {signed.written_at}, the verdict was {signed.verdict}")
+        for reason in check.reasons:
+            say(f"- {reason}")
+    if not check.passed:
+        raise typer.Exit(1)
+
+
 def _finish(check: DocumentCheck, what: str, json: bool) -> None:
     if json:
         emit_json(check.to_json())
@@ -216,14 +242,14 @@ def _existing(path: Path) -> Path:
 
 
 def _pair(base: Path, candidate: Path) -> tuple[ReportFile | Trace, ReportFile | Trace]:
-    a, b = _side(base), _side(candidate)
+    a, b = open_side(base), open_side(candidate)
     kinds = ["trace" if hasattr(x, "duration_max_ns") else "report" for x in (a, b)]
     if kinds[0] != kinds[1]:
         raise UsageError(f"{base} is a {kinds[0]}, {candidate} is a {kinds[1]}", remedy="give two reports, or two measured traces")
     return a, b
 
 
-def _side(path: Path) -> ReportFile | Trace:
+def open_side(path: Path) -> ReportFile | Trace:
     """Open a report or a trace, recognised by content."""
     from commcanary_lab.canary.document import FORMAT as CANARY
     from commcanary_lab.simulate.report_file import FORMAT, read_report

@@ -6,6 +6,7 @@ from commcanary_lab.review.comparison_file import ComparisonFile, read_compariso
 from commcanary_lab.review.contributions import Contribution, Contributions, contributions
 from commcanary_lab.review.history import Entry, History, history
 from commcanary_lab.review.html import html_report
+from commcanary_lab.review.html_history import history_html
 from commcanary_lab.review.localise import PartChange, localise
 from commcanary_lab.review.measured import MeasuredComparison, MeasuredRow, compare_measured
 from commcanary_lab.review.policy import Policy, load_policy
@@ -32,6 +33,7 @@ __all__ = [
     "compare_measured",
     "contributions",
     "history",
+    "history_html",
     "html_report",
     "load_policy",
     "localise",

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.review.comparison import Comparison
+from commcanary_lab.units import format_us
 
 __all__ = ["Contribution", "Contributions", "contributions"]
 
@@ -20,6 +21,10 @@ MAX_PARTS = 8
 #: Values that are looked at in all: more samples get fewer parts.
 _MAX_VALUES = 30_000_000
 
+#: Parts that sentences name before the others are only summed up.
+_MAX_TOLD = 3
+
+_NAMES = {"median": "the median", "p95": "p95", "p99": "p99", "mean": "the mean"}
 _QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99, "mean": None}
 
 
@@ -73,6 +78,38 @@ class Contributions:
     def delta_us(self) -> float:
         """The whole change."""
         return self.after_us - self.before_us
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The change in words: what brings most of it, and what works against it.
+
+        Examples
+        --------
+        >>> parts = (Contribution("prefill", "all_gather", 4, 4100.0, 9e3), Contribution("decode", "all_reduce", 9, 900.0, 1e3))
+        >>> Contributions("p99", 20000.0, 25000.0, parts).sentences[0]
+        'prefill all_gather adds 4.10 ms of the 5.00 ms by which p99 rose (82 %).'
+        """
+        whole, name = self.delta_us, _NAMES[self.metric]
+        up = whole >= 0
+        along = [p for p in self.parts if (p.delta_us > 0) == up and abs(p.delta_us) >= 0.0005]
+        along.sort(key=lambda p: -abs(p.delta_us))
+        against = [p for p in self.parts if (p.delta_us > 0) != up and abs(p.delta_us) >= 0.0005]
+        if abs(whole) < 0.0005 and not along and not against:
+            return (f"{name} did not change.",)
+        out = []
+        for p in along[:_MAX_TOLD]:
+            verb = "adds" if up else "takes off"
+            of = f"{format_us(abs(p.delta_us))} of the {format_us(abs(whole))} by which {name} {'rose' if up else 'fell'}"
+            share = f" ({100 * p.delta_us / whole:.0f} %)" if abs(whole) >= 0.0005 else ""
+            out.append(f"{p.label} {verb} {of}{share}.")
+        if len(along) > _MAX_TOLD:
+            rest = sum(abs(p.delta_us) for p in along[_MAX_TOLD:])
+            out.append(f"{len(along) - _MAX_TOLD} more bring {format_us(rest)} together.")
+        if against:
+            rest = sum(abs(p.delta_us) for p in against)
+            verb = "take off" if up else "add"
+            out.append(f"{', '.join(p.label for p in against[:3])}{' and others' if len(against) > 3 else ''} {verb} {format_us(rest)}.")
+        return tuple(out)
 
 
 def contributions(comparison: Comparison, metric: str = "p99") -> Contributions | None:

@@ -160,6 +160,17 @@ class Entry:
             found = [e.threshold_result for e in self.comparison.evaluations if e.scope == "overall" and e.metric == metric]
         return max(found, key=order.index, default=None)
 
+    def limit_us(self, metric: str) -> float | None:
+        """Return the largest ``median``, ``p95`` or ``p99`` that the policy allows this entry.
+
+        None for the baseline, and for measured traces, whose operations are judged one by one.
+        """
+        if not isinstance(self.comparison, Comparison):
+            return None
+        e = next(e for e in self.comparison.evaluations if e.scope == "overall" and e.metric == metric)
+        before = e.baseline or 0.0
+        return before + max(before * e.threshold / 100, e.absolute_threshold_us or 0.0)
+
     def to_json(self) -> dict[str, Any]:
         """Return the entry as a JSON object."""
         dated = self.member.dated

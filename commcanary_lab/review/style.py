@@ -7,9 +7,9 @@ __all__ = ["CSS"]
 #: Colours are those of the workbench; red is for what fails, and for nothing else.
 CSS = """
 :root{--page:#f4f6f8;--card:#fff;--text:#18212d;--soft:#56616f;--line:#e1e6ec;--grid:#e9edf2;--before:#8793a3;--after:#0f7285;
---fail:#c93a32;--warn:#a5690c;--good:#23784d;--band:#0f728514;--tint-fail:#c93a3212;--tint-warn:#d3901a1f;--tint-pass:#2f9e6216}
-@media (prefers-color-scheme:dark){:root{--page:#10151c;--card:#171d26;--text:#e6eaf0;--soft:#9aa5b4;--line:#2a3340;--grid:#242c38;
---before:#8793a3;--after:#58b9cc;--fail:#ef7a72;--warn:#e0a84a;--good:#67c393;--band:#58b9cc1c;--tint-fail:#ef7a721f;
+--l95:#8d5fb0;--fail:#c93a32;--warn:#a5690c;--good:#23784d;--band:#0f728514;--tint-fail:#c93a3212;--tint-warn:#d3901a1f;--tint-pass:#2f9e6216}
+@media screen and (prefers-color-scheme:dark){:root{--page:#10151c;--card:#171d26;--text:#e6eaf0;--soft:#9aa5b4;--line:#2a3340;
+--grid:#242c38;--before:#8793a3;--after:#58b9cc;--l95:#b996d6;--fail:#ef7a72;--warn:#e0a84a;--good:#67c393;--band:#58b9cc1c;--tint-fail:#ef7a721f;
 --tint-warn:#e0a84a1f;--tint-pass:#67c3931c}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--text);font:14px/1.5 Roboto,"Helvetica Neue",Arial,sans-serif}
@@ -66,9 +66,28 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 tr:last-child td{border-bottom:0}
 footer{font-size:12.5px;margin-top:18px}
 @media (max-width:640px){main{padding:20px 12px}h1{font-size:19px}section{padding:14px}}
-@media print{@page{margin:14mm}svg{min-width:0}.scroll{overflow:visible}
+.identity{padding:10px 20px}.identity table{font-size:12.5px}.identity th{width:1%;padding-right:18px}
+.identity td{overflow-wrap:anywhere}
+.identity .hash{font-family:Menlo,Consolas,"Liberation Mono",monospace;font-size:11px;color:var(--soft)}
+.signoff{border-top:1px solid var(--line);padding:8px 0}.signoff .result{margin-left:8px}
+.signoff .said{white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0}.signoff .note{margin:0;font-size:12.5px;overflow-wrap:anywhere}
+.result.pass{color:var(--good)}
+.strip{display:flex;flex-wrap:wrap;gap:6px;margin:8px 0 2px}
+.strip span{border:1px solid var(--line);border-radius:6px;padding:2px 8px;font-size:12.5px;overflow-wrap:anywhere}
+.strip .fail{border-color:var(--fail);color:var(--fail);font-weight:600}.strip .warn,.strip .inconclusive{color:var(--warn)}
+svg .l99{stroke:var(--after);stroke-width:2.4;fill:none}svg .l95{stroke:var(--l95);stroke-width:2;fill:none;stroke-dasharray:7 3}
+svg .l50{stroke:var(--before);stroke-width:2;fill:none;stroke-dasharray:2 3}
+svg .m99{fill:var(--after)}svg .m95{fill:var(--l95)}svg .m50{fill:var(--before)}
+svg .allow{stroke:var(--text);stroke-width:1.2;stroke-dasharray:1.5 3;fill:none;opacity:.75}
+svg .sign{font-size:15px;font-weight:700;fill:var(--soft)}svg .sign.fail{fill:var(--fail)}svg .sign.pass{fill:var(--good)}
+svg .sign.warn,svg .sign.inconclusive{fill:var(--warn)}
+@media print{@page{size:auto;margin:16mm 13mm 14mm;@top-left{font:8pt Arial,sans-serif;color:#56616f}
+@bottom-right{content:counter(page) " / " counter(pages);font:8pt Arial,sans-serif;color:#56616f}}
+svg{min-width:0}.scroll{overflow:visible}h1{font-size:17px}h2{break-after:avoid}thead{display:table-header-group}
 table{font-size:8.5px}th,td{padding:3px 6px 3px 0}td.text{min-width:0}td.n,th.n,th{white-space:normal}
+.identity table{font-size:9.5px}.identity .hash{font-size:8.5px}
 .figures{grid-template-columns:repeat(4,1fr);gap:8px}.figure{padding:9px 11px}.figure .number{font-size:19px}body{background:none}
-main{max-width:none;padding:0}section,.figure{break-inside:avoid}
-section:has(table){break-inside:auto}tr{break-inside:avoid}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
+main{max-width:none;padding:0}section,.figure,.signoff,svg{break-inside:avoid}
+section:has(table){break-inside:auto}.identity{break-inside:avoid !important}tr{break-inside:avoid}
+*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """.strip()
