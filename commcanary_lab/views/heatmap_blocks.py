@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from commcanary_lab.traffic import TrafficMatrix
 from commcanary_lab.views.plot_frame import redraw
+from commcanary_lab.views.range_follow import follow
 
 __all__ = ["NOTHING", "MOST_BLOCKS", "BlockImage", "Blocks", "Follower"]
 
 #: Blocks along one side: about one per pixel, so that the browser leaves none out.
 MOST_BLOCKS = 470
 
-#: While a drag goes on, only the last of the ranges that arrive so close together counts.
-_COALESCE_MS = 15
 
 Span = tuple[float, float]
 
@@ -143,7 +142,6 @@ class Follower:
         self._on_width = on_width
         self._source: Any = None
         self._ranges: tuple[Any, Any] = (None, None)
-        self._waiting = False
 
     def rank_hover(self, labels: Sequence[int]) -> Any:
         """Return a hover formatter that names the rank, or the first and last rank of the block, under a coordinate."""
@@ -155,31 +153,13 @@ return first === end ? labels[first] : labels[first] + ' to ' + labels[end]"""
         return CustomJSHover(args={"labels": [str(x) for x in labels], "step": self.step}, code=code)
 
     def attach(self, figure: Any, source: Any) -> None:
-        """Follow the ranges of a figure; `source` holds its image.
-
-        Bokeh's event for changed ranges comes half a second after a wheel has stopped; the ranges themselves say it at once.
-        """
+        """Follow the ranges of a figure; `source` holds its image."""
         if source is self._source:
             return
         self._source, self._ranges = source, (figure.x_range, figure.y_range)
-        for span in self._ranges:
-            span.on_change("start", self._moved)
-            span.on_change("end", self._moved)
-
-    def _moved(self, attr: str, old: Any, new: Any) -> None:
-        from bokeh.io import curdoc
-
-        if self._waiting:
-            return
-        doc = curdoc()
-        if doc.session_context is None:
-            self._draw()
-        else:
-            self._waiting = True
-            doc.add_timeout_callback(self._draw, _COALESCE_MS)
+        follow(self._ranges, self._draw)
 
     def _draw(self) -> None:
-        self._waiting = False
         x, y = ((float(span.start), float(span.end)) for span in self._ranges)
         self.show(x, y)
 

@@ -14,6 +14,7 @@ from commcanary_lab.views.extra import panel
 from commcanary_lab.views.lane_data import LaneData, lane_data
 from commcanary_lab.views.markup import badges, coverage_text, html, title_html
 from commcanary_lab.views.plot_frame import redraw
+from commcanary_lab.views.range_follow import follow
 from commcanary_lab.views.saving import savable
 from commcanary_lab.views.theme import NEUTRAL, op_color, paper
 
@@ -24,7 +25,6 @@ DETAIL_EVENTS = 4000
 
 _PIXELS = 1400
 _MINIMAP_BINS = 500
-_COALESCE_MS = 60
 _EMPTY: dict[str, list[Any]] = {}
 
 
@@ -81,8 +81,8 @@ class Lanes:
         self.data = data
         self.status = html("")
         self._sources = {name: ColumnDataSource(self._blank(name)) for name in ("overlap", "bars", "skew", "starts", "density")}
-        self._waiting = False
         self._left = 34 + int(6.4 * max((len(_short(n)) for n in data.lanes), default=4))  # both figures begin at the same pixel
+        self._drawn: tuple[float, float] | None = None
         self.figure = self._figure()
         self._draw(*data.first_view)
         parts = [self.figure]
@@ -128,7 +128,6 @@ class Lanes:
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def _figure(self) -> Any:
-        from bokeh.events import RangesUpdate
         from bokeh.models import (
             BoxZoomTool,
             CustomJSTickFormatter,
@@ -196,7 +195,7 @@ class Lanes:
             fill_alpha=1.0,
             line_color=None,
         )
-        ticks = f.segment(x0="left", x1="left", y0="top", y1="bottom", source=self._sources["starts"], line_color="color", line_width=2)
+        f.segment(x0="left", x1="left", y0="top", y1="bottom", source=self._sources["starts"], line_color="color", line_width=2)
         hit = f.scatter(x="left", y="y", source=self._sources["starts"], size=11, fill_alpha=0, line_alpha=0)
         rows = [
             ("operation", "@op"),
@@ -220,8 +219,7 @@ class Lanes:
         )
         f.xaxis.axis_label = "event" if d.ordered_only else "time from the first event"
         f.ygrid.visible = False
-        f.on_event(RangesUpdate, self._moved)
-        del ticks
+        follow([f.x_range], self._redraw)
         return f
 
     def _minimap(self) -> Any:
@@ -254,32 +252,22 @@ class Lanes:
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
-    def _moved(self, event: Any) -> None:
-        """Redraw soon; a drag sends many events, and only the last one counts."""
-        from bokeh.io import curdoc
-
-        if self._waiting:
-            return
-        doc = self.figure.document or curdoc()
-        if getattr(doc, "session_context", None) is None:
-            self._redraw()
-            return
-        self._waiting = True
-        doc.add_timeout_callback(self._redraw, _COALESCE_MS)
-
     def _redraw(self) -> None:
-        self._waiting = False
         span = self.figure.x_range
         self._draw(float(span.start), float(span.end))
 
     def _draw(self, low: float, high: float) -> None:
+        if self._drawn == (low, high):
+            return
+        self._drawn = (low, high)
         part = self.data.inside(low, high)
         count = part.stop - part.start
         detail = count <= DETAIL_EVENTS
         columns = self._detail(part) if detail else {name: self._blank(name) for name in ("overlap", "bars", "skew", "starts")}
         columns["density"] = self._blank("density") if detail else self._density(part, low, high)
         for name, values in columns.items():
-            redraw(self._sources[name], values)
+            if any(map(len, values.values())) or any(map(len, self._sources[name].data.values())):
+                redraw(self._sources[name], values)
         view = f"{high - low:,.0f} events" if self.data.ordered_only else format_us(max(0.0, min(high, self.data.end_us) - max(low, 0.0)))
         how = "each drawn" if detail else "drawn as density; zoom in for single events"
         self.status.object = f'<div class="cl">{badges(None, f"{count:,} of {len(self.data):,} events in view", view, how)}</div>'

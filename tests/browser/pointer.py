@@ -7,10 +7,10 @@ from typing import Any
 
 __all__ = ["drag_until", "frame_of", "hover_until"]
 
-#: Where the frame of the heatmap is in the window.
-_FRAME = """() => {
+#: Where the frame of the first chart with a tool is in the window.
+_FRAME = """(tool) => {
   for (const doc of Bokeh.documents) for (const m of doc._all_models.values()) {
-    if (m.type !== 'Figure' || !m.toolbar.tools.some((t) => t.type === 'BoxSelectTool')) continue;
+    if (m.type !== 'Figure' || !m.toolbar.tools.some((t) => t.type === tool)) continue;
     const view = Bokeh.index.find_one_by_id(m.id); if (!view) continue;
     const box = view.frame.bbox, at = view.canvas_view.el.getBoundingClientRect();
     return {x: at.left + box.left, y: at.top + box.top, width: box.width, height: box.height};
@@ -19,16 +19,16 @@ _FRAME = """() => {
 Point = tuple[float, float]
 
 
-def frame_of(page: Any) -> dict[str, float]:
-    """The frame of the heatmap, once the layout has come to rest."""
+def frame_of(page: Any, tool: str = "BoxSelectTool") -> dict[str, float]:
+    """The frame of the chart that has a tool, the heatmap's unless told otherwise, once the layout has come to rest."""
     before = None
     for _ in range(80):
-        now = page.evaluate(_FRAME)
+        now = page.evaluate(_FRAME, tool)
         if now is not None and now == before:
             return now
         before = now
         page.wait_for_timeout(250)
-    raise AssertionError("the heatmap does not come to rest")
+    raise AssertionError("the chart does not come to rest")
 
 
 def hover_until(page: Any, at: Point, shown: Any, *, deadline_s: float = 30) -> None:
