@@ -18,6 +18,8 @@ __all__ = ["Job", "Jobs"]
 #: Opening and analysing for all sessions; compiling has its own worker, so that it never holds up a page.
 _READERS = ThreadPoolExecutor(2, thread_name_prefix="workbench-read")
 _COMPILER = ThreadPoolExecutor(1, thread_name_prefix="workbench-compile")
+#: Nobody waits for the provenance of a workspace; looking at large files must hold up nothing else.
+_BACKGROUND = ThreadPoolExecutor(1, thread_name_prefix="workbench-background")
 
 _POLL_MS = 40
 
@@ -57,13 +59,16 @@ class Jobs:
 
     def start(
         self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[str], None], *, long: bool = False,
-        stop: Callable[[], None] | None = None,
+        slow: bool = False, stop: Callable[[], None] | None = None,
     ) -> Job:  # fmt: skip
-        """Run `work` in the background, then `done` with its result or `failed` with a message; `stop` asks it to end early."""
+        """Run `work` in the background, then `done` with its result or `failed` with a message; `stop` asks it to end early.
+
+        What takes `long` has a worker of its own, and so has what is `slow` and nobody waits for.
+        """
         job = Job(done, failed, stop)
         self._running.add(job)
         self._pending += 1
-        (_COMPILER if long else _READERS).submit(self._run, job, work)
+        (_BACKGROUND if slow else _COMPILER if long else _READERS).submit(self._run, job, work)
         if self._timer is None:
             self._timer = pn.state.add_periodic_callback(self._drain, period=_POLL_MS)
         return job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode
@@ -11,6 +12,7 @@ import param
 
 from commcanary_lab.views.markup import html
 from commcanary_lab.workspace import Artifact, Workspace
+from commcanary_lab.workspace.provenance_search import known_sources
 
 from .jobs import Jobs
 from .page import Selection
@@ -33,6 +35,7 @@ class Session(param.Parameterized):
     trace = param.String(None, allow_None=True)
     canary = param.String(None, allow_None=True)
     dark = param.Boolean(False)
+    tour = param.Integer(-1, doc="Step of the guided tour, from 0; -1 when it is not shown.")
     options = param.Dict({}, doc="Choices on pages, each with its values; `Selection.options`.")
     revision = param.Integer(0, doc="Counts changes of the workspace that this session made or saw.")
 
@@ -41,6 +44,7 @@ class Session(param.Parameterized):
         self.workspace = workspace
         self.jobs = Jobs()
         self.folder: WorkspacePanel | None = None
+        self.begin_tour: Callable[[], None] = lambda: None
         self._from_address()
         self.param.watch(self._to_address, ["page", "trace", "canary", "dark", "options"])
         if pn.state.curdoc is not None:
@@ -76,18 +80,17 @@ class Session(param.Parameterized):
         if location.search != search:
             location.search = search
 
-    def open(self, name: str) -> None:
-        """Open an artifact; a trace brings the canary that its name says was compiled from it, and the other way round.
+    def open(self, name: str, *, show: bool = False) -> None:
+        """Open an artifact; a trace brings a canary that was compiled from it, and the other way round.
 
-        Documents open on the page that shows them: reports and comparisons in Review, ledgers in Minimise, evidence in Replay.
+        Documents open on the page that shows them: reports and comparisons in Review, ledgers in Minimise, evidence in Replay; with
+        `show`, traces do in Overview and canaries in Canary.
         """
         kind = self.workspace.get(name).kind
         if kind == "trace":
-            self.param.update(trace=name, canary=best_canary(name, [a.name for a in self.workspace.list("canary")]))
+            self.param.update(trace=name, canary=self._canary_of(name), page="overview" if show else self.page)
         elif kind == "canary":
-            stem = name.split(".")[0]
-            source = next((a.name for a in self.workspace.list("trace") if a.name.split(".")[0] == stem), self.trace)
-            self.param.update(canary=name, trace=source)
+            self.param.update(canary=name, trace=self._source_of(name), page="canary" if show else self.page)
         elif kind == "report":
             kept = {k: v for k, v in self.options.items() if k not in ("compare", "comparison")}
             if kept.get("baseline") == (name,):
@@ -101,6 +104,40 @@ class Session(param.Parameterized):
             kept = {k: v for k, v in self.options.items() if k not in ("replay", "campaign")}
             self.param.update(options={**kept, kind: (name.removeprefix(f"{kind}s/"),)}, page="replay")
             self.param.trigger("page")  # the page may be open with another one
+
+    def _canary_of(self, trace: str) -> str | None:
+        """A canary compiled from a trace: by content where that is known, else by its name."""
+        canaries = [a.name for a in self.workspace.list("canary")]
+        made = [c for c in canaries if trace in known_sources(self.workspace, c)]
+        return best_canary(trace, made) or (made[0] if made else best_canary(trace, canaries))
+
+    def _source_of(self, canary: str) -> str | None:
+        """The trace that a canary was compiled from: by content where that is known, else by its name."""
+        sources = known_sources(self.workspace, canary)
+        stem = canary.split(".")[0]
+        named = [a.name for a in self.workspace.list("trace") if a.name.split(".")[0] == stem]
+        if sources:
+            return next((s for s in [self.trace, *named] if s in sources), sources[0])
+        return named[0] if named else self.trace
+
+    def address(self, name: str, kind: str, sources: Sequence[str] = ()) -> str:
+        """Return the address that opens an artifact on the page that suits its kind.
+
+        Parameters
+        ----------
+        name, kind : str
+            The artifact.
+        sources : sequence of str
+            Traces that a canary was made from.
+        """
+        page = {"trace": "overview", "canary": "canary", "ledger": "minimise", "replay": "replay", "campaign": "replay"}.get(kind, "review")
+        key = "candidate" if kind == "report" else kind
+        value = name.removeprefix(f"{kind}s/") if kind in ("replay", "campaign") else name
+        query = {"page": page, "trace": sources[0] if kind == "canary" and sources else None, key: value}
+        if kind == "trace":
+            query["trace"] = name
+        query["theme"] = "dark" if self.dark else None
+        return "?" + urlencode({k: v for k, v in query.items() if v})
 
     def changed(self) -> None:
         """Say that the workspace has changed."""

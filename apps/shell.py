@@ -20,6 +20,7 @@ from .accessible import AccessibleNames
 from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
 from .session import Session, best_canary, first_trace, sidebar_label
+from .tour import TourBar
 
 __all__ = ["Shell", "create", "shared_workspace"]
 
@@ -94,7 +95,8 @@ class Shell:
         tall = {"sizing_mode": "stretch_width", "margin": 0, "styles": {"max-height": "none"}}
         self.content = pn.Column(**tall)
         self._skeleton = skeletons()
-        self.body = pn.Column(self._skeleton, self.content, **tall)
+        self.tour = TourBar(session, tuple(p.name for p in pages))
+        self.body = pn.Column(self.tour.view, self._skeleton, self.content, **tall)
         self._list()
         side = pn.Column(
             sidebar_label("Open", section=True, margin=(4, 0, 12, 0)),
@@ -109,7 +111,7 @@ class Shell:
             title="CommCanary Lab",
             logo=Path(__file__).with_name("assets") / "logo.svg",
             favicon=Path(__file__).with_name("assets") / "logo.svg",
-            header=[self.tabs] if len(pages) > 1 else [],
+            header=[self.tabs, pn.layout.HSpacer(), self.tour.button] if len(pages) > 1 else [],
             sidebar=[side],
             main=[self.body, AccessibleNames(margin=0, width=0, height=0)],
             sidebar_width=288,

@@ -1,4 +1,4 @@
-"""The workspace on the screen: its artifacts, and the upload."""
+"""The workspace on the screen: its artifacts, what was deleted, and where new ones are dropped."""
 
 from __future__ import annotations
 
@@ -6,132 +6,171 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import panel as pn
 import panel_material_ui as pmui
 
-from commcanary_lab.errors import LabError
-from commcanary_lab.units import format_bytes
 from commcanary_lab.views import formatters as fmt
-from commcanary_lab.views.markup import html, message, title_html
+from commcanary_lab.views.markup import html, title_html
 from commcanary_lab.views.tables import TableColumn, table
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact
 from commcanary_lab.workspace.artifact import KINDS
-from commcanary_lab.workspace.upload import MAX_UPLOAD_BYTES, check_size, safe_name
 
+from .provenance_panel import ProvenancePanel
 from .session import Session
+from .trash_panel import TrashPanel
+from .upload_panel import UploadPanel
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["WorkspacePanel", "counted"]
 
-_DROP_SX = {
-    "height": "92px",
-    "border": "1.5px dashed var(--mui-palette-divider)",
-    "borderRadius": "10px",
-    "color": "var(--mui-palette-text-secondary)",
-    "fontWeight": 400,
-    "justifyContent": "center",
-    "&:hover": {"borderColor": "var(--mui-palette-primary-main)", "background": "transparent"},
-}
+_COLUMNS = ["name", "kind", "summary", "size", "changed", "open"]
 
 
 class WorkspacePanel:
-    """The list of artifacts (a click opens one) and a place to drop new ones."""
+    """The list of artifacts (a click opens one), provenance, upload and trash of one visitor."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._artifacts = session.workspace.list()
+        self._filling = False
+        self._kind = pmui.RadioButtonGroup(
+            options={"All": ""}, value="", size="small", variant="outlined", margin=0, description="Which kinds the list shows",
+            sx={"& .MuiToggleButton-root": {"whiteSpace": "nowrap"}},
+        )  # fmt: skip
+        self._kind.param.watch(lambda _: self._filtered(), "value")
+        self._text = pmui.TextInput(label="Filter by name", size="small", variant="outlined", width=200, margin=(0, 0, 0, 12))
+        self._text.param.watch(lambda _: self.refresh(), "value_input")
         self._table = self._make_table()
-        self._upload = pmui.FileInput(
-            label=f"Drop files here, or click to choose. Up to {format_bytes(MAX_UPLOAD_BYTES)} each.",
-            multiple=True,
-            variant="text",
-            sizing_mode="stretch_width",
-            margin=(10, 0, 0, 0),
-            max_file_size=MAX_UPLOAD_BYTES,
-            sx=_DROP_SX,
-            uploaded_label="Drop more files here, or click to choose.",
-        )
-        self._outcome = html("", margin=(10, 0, 0, 0), visible=False)
-        self._upload.param.watch(self._uploaded, "value")
+        self._table.param.watch(lambda _: self._selected(), "selection")
+        self._delete = pmui.Button(label="Delete", variant="outlined", size="small", disabled=True, margin=0)
+        self._delete.on_click(lambda _: self._remove())
         self._title = html("")
-        self.view = paper(self._title, self._table, self._upload, self._outcome)
+        self.trash = TrashPanel(session, session.changed)
+        self.upload = UploadPanel(session)
+        self.provenance = ProvenancePanel(session, self.show_kind)
+        bar = pn.Row(self._kind, self._text, pn.layout.HSpacer(), self._delete, sizing_mode="stretch_width", margin=(10, 0, 6, 0))
+        self.view = paper(self._title, bar, self._table, self.trash.view, self.upload.view)
         self.refresh()
+        self.provenance.find()
 
     def refresh(self) -> None:
         """Show what is in the folder now; nothing else on the page moves."""
-        self._artifacts = self.session.workspace.list()
+        artifacts = self.session.workspace.list()
+        if artifacts != self._artifacts:
+            self._artifacts = artifacts
+            self.provenance.find()
+        self._fill_kinds()
         frame = self._frame()
         if not frame.equals(self._table.value):
+            kept = set(self._names())
             self._table.value = frame
+            self._table.selection = [i for i, name in enumerate(frame["name"]) if name in kept]
         text = counted([a.kind for a in self._artifacts])
         title = title_html("Workspace", f"{self.session.workspace.path}: {text}. A click opens an artifact.")
-        self._title.object = f'<div class="cl">{title}</div>'
+        if self._title.object != f'<div class="cl">{title}</div>':
+            self._title.object = f'<div class="cl">{title}</div>'
+        self.trash.refresh()
+
+    @property
+    def has_artifacts(self) -> bool:
+        """Whether there is anything that a graph could show."""
+        return any(a.kind != "other" for a in self._artifacts)
+
+    def show_kind(self, kind: str) -> None:
+        """Filter the list by a kind."""
+        if kind in self._kind.options.values():
+            self._kind.value = kind
+
+    def _fill_kinds(self) -> None:
+        counts = Counter(a.kind for a in self._artifacts)
+        options = {f"All {len(self._artifacts):,}": ""}
+        options |= {f"{_many(kind, counts[kind])} {counts[kind]:,}".capitalize(): kind for kind in KINDS if counts[kind]}
+        if self._kind.options != options:
+            self._filling = True
+            try:
+                value = self._kind.value if self._kind.value in options.values() else ""
+                self._kind.param.update(options=options, value=value)
+            finally:
+                self._filling = False
+
+    def _filtered(self) -> None:
+        if not self._filling:
+            self.refresh()
+
+    def _shown(self) -> list[Artifact]:
+        words = (self._text.value_input or "").casefold().split()
+        kind = self._kind.value
+        return [a for a in self._artifacts if (not kind or a.kind == kind) and all(w in a.name.casefold() for w in words)]
 
     def _frame(self) -> pd.DataFrame:
         import pandas as pd
 
         opened = {self.session.trace, self.session.canary}
         rows = [
-            {"name": a.name, "kind": a.kind, "summary": a.summary, "size": float(a.size_bytes), "open": "open" if a.name in opened else ""}
-            for a in self._artifacts
+            (a.name, a.kind, a.summary, float(a.size_bytes), _date(a.stamp[0]), "open" if a.name in opened else "") for a in self._shown()
         ]
-        return pd.DataFrame(rows, columns=["name", "kind", "summary", "size", "open"])
+        return pd.DataFrame(rows, columns=_COLUMNS)
 
     def _make_table(self) -> Any:
         columns = {
-            "name": TableColumn("Name", None, 220, grow=3),
-            "kind": TableColumn("Kind", None, 80),
-            "summary": TableColumn("Content", None, 180, grow=2),
-            "size": TableColumn("Size", fmt.bytes_cell(), 90, right=True),
-            "open": TableColumn("", None, 60, right=True),
+            "name": TableColumn("Name"),
+            "kind": TableColumn("Kind"),
+            "summary": TableColumn("Content"),
+            "size": TableColumn("Size", fmt.bytes_cell(), right=True),
+            "changed": TableColumn("Changed (UTC)", right=True),
+            "open": TableColumn("", right=True),
         }
-        out = table(self._frame(), columns, page_size=25, empty="Empty. Drop a file below.", pagination="local")
+        # settings per column are counted from the first one by Panel, and that one has the boxes: widths are said in its own words
+        settings = {
+            "columnDefaults": {"resizable": True, "headerSortTristate": False, "vertAlign": "middle"},
+            "placeholder": "No such artifact." if self._artifacts else "Empty. Drop a file below.",
+        }
+        widths = {"kind": 100, "size": 90, "changed": 150, "open": 64}
+        out = table(self._frame(), columns, page_size=15, pagination="local", selectable="checkbox", configuration=settings, widths=widths)
         out.on_click(self._clicked)
         return out
 
     def _clicked(self, event: Any) -> None:
-        if event.row is not None and event.row < len(self._artifacts):
-            artifact = self._artifacts[event.row]
-            if artifact.kind != "other":
-                self.session.open(artifact.name)
-
-    # -- upload -------------------------------------------------------------------------------------------------------
-
-    def _uploaded(self, event: Any) -> None:
-        if not event.new:
+        if event.column == "_selection" or event.row is None or event.row >= len(self._table.value):
             return
-        names, contents = self._upload.filename, event.new
-        pairs = list(zip(names, contents, strict=True)) if isinstance(names, list) else [(names, contents)]
-        self._tell(message("Checking " + ", ".join(str(n) for n, _ in pairs), "Each file is opened before it is added."))
-        self.session.jobs.start(
-            lambda: [self._add(str(n), c) for n, c in pairs], self._added, lambda text: self._report([("", text, None)]), long=True
-        )
+        name = self._table.value["name"].iloc[event.row]
+        if any(a.name == name and a.kind != "other" for a in self._artifacts):
+            self.session.open(name, show=True)
 
-    def _add(self, name: str, content: bytes) -> tuple[str, str, Artifact | None]:
-        """Runs in a worker."""
-        try:
-            check_size(safe_name(name), len(content))
-            return name, "", self.session.workspace.add(name, content)
-        except LabError as e:
-            return name, f"{type(e).__name__}: {e}", None
+    # -- deleting -----------------------------------------------------------------------------------------------------
 
-    def _added(self, outcomes: list[tuple[str, str, Artifact | None]]) -> None:
-        added = [a for _, _, a in outcomes if a is not None]
-        self._report([o for o in outcomes if o[2] is None])
-        self._upload.clear()
-        if added:
-            self.session.open(added[-1].name)
-            self.session.changed()
+    def _names(self) -> list[str]:
+        frame = self._table.value
+        return [frame["name"].iloc[i] for i in self._table.selection if i < len(frame)]
 
-    def _report(self, failed: list[tuple[str, str, Artifact | None]]) -> None:
-        self._tell("".join(message(f"{name or 'The upload'} was not added", text, "err") for name, text, _ in failed))
+    def _selected(self) -> None:
+        n = len(self._names())
+        self._delete.param.update(disabled=not n, label=f"Delete {n}" if n else "Delete")
 
-    def _tell(self, content: str) -> None:
-        """One pane whose text changes: exchanging children while the browser still builds the last ones can lose the new ones."""
-        self._outcome.object = f'<div class="cl">{content}</div>'
-        self._outcome.visible = bool(content)
+    def _remove(self) -> None:
+        names = self._names()
+        self._table.selection = []
+        self.upload.clear()
+        self.trash.delete(names)
+        gone = {n: None for n in names if not any(a.name == n for a in self.session.workspace.list())}
+        opened = {k: None for k in ("trace", "canary") if getattr(self.session, k) in gone}
+        if opened:
+            self.session.param.update(**opened)
+
+
+def _date(modified_ns: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(modified_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M") if modified_ns else ""
+
+
+def _many(kind: str, n: int) -> str:
+    if kind == "other":
+        return "not recognised"
+    return kind if n == 1 else f"{kind[:-1]}ies" if kind.endswith("ry") else f"{kind}s"
 
 
 def counted(kinds: Sequence[str]) -> str:
@@ -149,6 +188,5 @@ def counted(kinds: Sequence[str]) -> str:
         if kind == "other":
             parts += [f"{n:,} not recognised"] if n else []
         elif n or kind in ("trace", "canary"):
-            many = f"{kind[:-1]}ies" if kind.endswith("ry") else f"{kind}s"
-            parts.append(f"{n:,} {kind if n == 1 else many}")
+            parts.append(f"{n:,} {_many(kind, n)}")
     return ", ".join(parts)

@@ -17,7 +17,8 @@ from commcanary_lab.views.operations import shares_card, table_card
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact, Workspace
 
-from ..page import Built, PageSpec, Selection, columns, empty, failure, head
+from ..page import Built, PageSpec, Selection, columns, failure, head
+from ..samples_offer import SamplesOffer
 from ..session import Session
 from ..workspace_panel import WorkspacePanel
 
@@ -60,15 +61,8 @@ def build(data: Data, session: Session) -> Built:
     """Make the page."""
     folder = workspace_panel(session)
     if data.trace is None or data.operations is None or data.artifact is None:
-        state = (
-            failure(f"{session.trace} cannot be opened", data.problem)
-            if data.problem
-            else empty(
-                "This workspace has no trace yet",
-                "Drop a commcanary.trace.v1 file or a profile into the box below, or copy files into the folder.",
-            )
-        )
-        return Built([state, folder.view])
+        state = failure(f"{session.trace} cannot be opened", data.problem) if data.problem else SamplesOffer(session).view
+        return Built([state, folder.view, *([folder.provenance.view] if folder.has_artifacts else [])])
     trace, table = data.trace, data.operations
     notes = notes_html(trace.notes, trace.warnings)
     left = [shares_card(table)]
@@ -79,6 +73,7 @@ def build(data: Data, session: Session) -> Built:
         head(crumb, _answer(trace, table), _figures(trace, table, data.span_ns)),
         columns(left, right, 58),
         table_card(table),
+        folder.provenance.view,
         folder.view,
     ])  # fmt: skip
 

@@ -137,23 +137,26 @@ class Staging:
 
     def drop(self) -> None:
         """Remove the file that was begun last."""
-        self._end(sync=False)
+        self._end()
         if self.names:
             (self.place / self.names.pop()).unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Remove everything."""
-        self._end(sync=False)
+        self._end()
         shutil.rmtree(self.place, ignore_errors=True)
 
-    def _end(self, sync: bool = True) -> None:
+    def _end(self) -> None:
         if self._out >= 0:
             out, self._out = self._out, -1
-            try:
-                if sync:
-                    os.fsync(out)
-            finally:
-                os.close(out)
+            os.close(out)
+
+    def _sync(self) -> None:
+        """What becomes visible is on the disk."""
+        self._end()
+        for name in self.names:
+            with open(self.place / name, "rb") as f:
+                os.fsync(f.fileno())
 
     # -- into the workspace -------------------------------------------------------------------------------------------
 
@@ -174,7 +177,7 @@ class Staging:
             One per artifact and per refused file; a refused file has its reason and leaves nothing behind.
         """
         try:
-            self._end()
+            self._sync()
             found = [(name, recognise(self.place / name)) for name in self.names]
             outcomes: list[Outcome] = []
             for names in _sets(found) if together else []:
@@ -196,7 +199,7 @@ class Staging:
             If it is not what a workspace holds.
         """
         try:
-            self._end()
+            self._sync()
             return self._add(name, recognise(self.place / name), rename)[0]
         finally:
             self.abandon()
