@@ -85,7 +85,7 @@ def since(h: History) -> str:
         return f"All {len(judged)} compared entries {words[h.verdict]}."
     earlier = judged[len(judged) - len(run) - 1]
     before = f"{earlier.name} {words[earlier.verdict]}"
-    return f"It has been so since {run[-1].name}; {before}." if len(run) > 1 else f"It is the first; {before}."
+    return f"It has been so since {run[-1].name}; {before}." if len(run) > 1 else f"It is the first with this verdict; {before}."
 
 
 def _steps(h: History) -> list[str]:
@@ -96,14 +96,16 @@ def _steps(h: History) -> list[str]:
     if not moved:
         return ["No quantile moved from one entry to the next by more than its interval."]
     out = []
-    for e, s in moved[:_MAX_STEPS]:
+    place = {e.name: i for i, e in enumerate(h.entries)}
+    for e, s in sorted(moved[:_MAX_STEPS], key=lambda pair: place[pair[0].name]):
         assert s.interval is not None
         verb = "rose" if s.verdict == "rise" else "fell"
         times = f"{format_us(s.before_us)} to {format_us(s.after_us)}"
         span = f"between {s.interval.low:+.1f} % and {s.interval.high:+.1f} %"
         out.append(f"From {e.before} to {e.name}, {_METRICS[s.metric]} {verb}: {times}, {percent(s.change_pct)} ({span}).")
     if len(moved) > _MAX_STEPS:
-        out.append(f"At {len(moved) - _MAX_STEPS} more entries a quantile moved.")
+        more = len(moved) - _MAX_STEPS
+        out.append(f"At {more} more {'entry' if more == 1 else 'entries'} a quantile moved by less.")
     return out
 
 

@@ -42,7 +42,7 @@ def history_html(
     >>> from commcanary_lab.review import history
     >>> a, b = (lab.simulate(lab.samples.adversarial(), n) for n in ("baseline", "high_bandwidth"))
     >>> text = history_html(history([("w1", a), ("w2", a), ("w3", b)]))
-    >>> "<script" in text, "It is the first; w2 passed." in text
+    >>> "<script" in text, "It is the first with this verdict; w2 passed." in text
     (False, True)
     """
     h, signed = history, signoffs or {}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from commcanary_lab.views.fabric_panel import fabric, verdict
     from commcanary_lab.views.fit_chart import fit
     from commcanary_lab.views.heatmap import traffic
+    from commcanary_lab.views.history_view import history
     from commcanary_lab.views.lanes import timeline
     from commcanary_lab.views.loop_nest import program
     from commcanary_lab.views.operations import ops
@@ -44,6 +45,7 @@ __all__ = [
     "fabric",
     "figure",
     "fit",
+    "history",
     "methods",
     "ops",
     "pareto",
@@ -75,6 +77,7 @@ _DEFINED_IN = {
     "fabric": "fabric_panel",
     "figure": "result_figure",
     "fit": "fit_chart",
+    "history": "history_view",
     "methods": "baseline_table",
     "ops": "operations",
     "pareto": "pareto_chart",

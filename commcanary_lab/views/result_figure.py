@@ -21,6 +21,7 @@ FIGURES = {
     "commcanary_lab.replay.campaign.result.Campaign": "campaign",
     "commcanary_lab.replay.result.Replay": "replay",
     "commcanary_lab.review.comparison.Comparison": "comparison",
+    "commcanary_lab.review.history.History": "history",
     "commcanary_lab.review.measured.MeasuredComparison": "comparison",
     "commcanary_lab.simulate.ablation.AblationTable": "ablation",
     "commcanary_lab.simulate.report.Report": "report",

@@ -45,7 +45,7 @@ def test_table_exit_code_and_json(folder: Path, cli: Any) -> None:
     code, out, _ = cli("trend", *_paths(folder))
     assert code == 1
     assert out.splitlines()[0] == "fail: job.2026-11-23.json; 4 entries: 2 pass, 1 fail"
-    assert "It is the first; job.2026-11-16.json passed." in out
+    assert "It is the first with this verdict; job.2026-11-16.json passed." in out
     code, out, _ = cli("trend", *_paths(folder)[1:], "--json")
     document = json.loads(out)
     assert (code, document["verdict"], document["ordered_by"]) == (0, "pass", "the date in each name")
