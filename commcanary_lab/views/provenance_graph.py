@@ -41,7 +41,8 @@ GRAPH_CSS = (
 .cl a.pn:hover { border-color: var(--m); } .cl a.pn:focus-visible, .cl .lone a:focus-visible { outline: 2px solid var(--a);
   outline-offset: 1px; }
 .cl .pn.here { border-color: var(--a); box-shadow: inset 0 0 0 1px var(--a); }
-.cl .pn.lost { border: 1px dashed color-mix(in srgb, var(--m) 55%, transparent); background: transparent; } .cl .pn.lost::before { background: none; }
+.cl .pn.lost { border: 1px dashed color-mix(in srgb, var(--m) 55%, transparent); background: transparent; }
+.cl .pn.lost::before { background: none; }
 .cl .pn.lost b { color: var(--m); font-weight: 400; }
 .cl .says { min-height: 20px; font-size: 12.5px; color: var(--m); margin-top: 8px; overflow-wrap: anywhere; }
 .cl .lone { font-size: 12.5px; color: var(--m); margin-top: 6px; } .cl .lone a { color: var(--a); text-decoration: none; }

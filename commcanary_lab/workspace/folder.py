@@ -104,12 +104,14 @@ class Workspace:
     def _marked(self, name: str) -> tuple[Artifact, str] | None:
         """Return an artifact and its mark. Hidden files and links that lead out of the folder are no artifacts."""
         folder, _, last = name.rpartition("/")
-        if not last or last.startswith(".") or "\\" in name or folder not in ("", *CONTAINERS):
+        if not last or last.startswith((".", "/")) or "\\" in name or folder not in ("", *CONTAINERS) or name.startswith("/"):
             return None
         path = self.path / name
         try:
             if (folder and not self._is_inside(self.path / folder)) or not self._is_inside(path):
                 return None
+            if name in CONTAINERS and _inside(path) is not None:
+                return None  # what lies in it are the artifacts
             stamp, mark = stamp_of(path)
         except (OSError, ValueError):
             return None

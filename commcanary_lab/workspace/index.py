@@ -196,12 +196,11 @@ class Index:
                 raise sqlite3.DatabaseError("of another program")
             if (application, version) != (_APPLICATION, _VERSION):
                 self._make(db)
-            db.execute("BEGIN IMMEDIATE")  # says at once whether the file can be written
-            db.execute("COMMIT")
         except BaseException:
             db.close()
             raise
-        self.writable = True
+        # SQLite falls back to reading in silence; without the folder it could not make its journal
+        self.writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
         return db
 
     @staticmethod

@@ -199,7 +199,7 @@ def _read(folder: Path, entry: str) -> _Stated | None:
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
         return None
     above, _, last = stated.name.rpartition("/")
-    plain = last not in ("", ".", "..") and not last.startswith(".") and "\\" not in stated.name
+    plain = last and not last.startswith(".") and "\\" not in stated.name and not stated.name.startswith("/")
     return stated if plain and above in ("", *CONTAINERS) and stated.kind in KINDS else None
 
 
