@@ -9,6 +9,7 @@ import panel_material_ui as pmui
 
 from .policy_panel import policy_values
 from .review_request import MODES, Review
+from .series_controls import span_control
 from .session import Session, sidebar_label
 
 __all__ = ["ReviewControls"]
@@ -34,7 +35,7 @@ class ReviewControls:
         wide: dict[str, Any] = {"sizing_mode": "stretch_width", "size": "small"}
         mode = pmui.RadioButtonGroup(label="", options={_WORDS[m]: m for m in MODES}, value=asked.mode, margin=(0, 0, 14, 0), **wide)
         mode.param.watch(lambda e: self._choose(compare=e.new, baseline=None, candidate=None), "value")
-        self.view: list[Any] = [sidebar_label("What is compared"), mode]
+        self.view: list[Any] = [*span_control(session, False), sidebar_label("What is compared"), mode]
         for side, chosen, backend in (("baseline", asked.baseline, 0), ("candidate", asked.candidate, 1)):
             options = {n: n for n in (*data.artifacts, *([chosen] if chosen and chosen not in data.artifacts else []))} or {
                 "none": _NOTHING

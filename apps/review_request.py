@@ -22,6 +22,7 @@ from commcanary_lab.workspace.inputs import inputs_of, measured_traces
 from .backend_choice import known_backends
 from .page import Selection
 from .policy_panel import policy_from
+from .review_signoffs import Signed, signed_for
 
 if TYPE_CHECKING:
     from commcanary_lab.verify.documents import DocumentCheck
@@ -104,6 +105,7 @@ class Review:
     problem: str = ""
     unknown: tuple[str, ...] = ()
     saved: Saved | None = None
+    signed: tuple[Signed, ...] = ()
     reports: tuple[ReportFile, ReportFile] | None = field(default=None, repr=False)
 
 
@@ -122,7 +124,8 @@ def review(workspace: Workspace, selection: Selection) -> Review:
         out = Review(asked, choices(workspace, asked.mode), labels, saved=saved)
         if saved is not None and saved.check is None:
             return out
-        return _compared(workspace, out, {b.label: b for b in known})
+        found = _compared(workspace, out, {b.label: b for b in known})
+        return found if found.result is None else replace(found, signed=signed_for(workspace, found.request.names, found.result))
     except LabError as e:
         unknown = _unknown(workspace, asked) if asked.mode == "simulated" else ()
         return replace(out, problem=str(e), unknown=unknown)

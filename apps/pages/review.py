@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
-from io import BytesIO, StringIO
 from typing import Any
 
 import panel as pn
@@ -17,13 +15,19 @@ from commcanary_lab.review.policy import Policy
 from commcanary_lab.views.comparison_view import view_of
 from commcanary_lab.views.comparison_words import VERDICT_WORDS, answer, facts, figures, reasons_html, verdict_html
 from commcanary_lab.views.markup import chip, html, message, title_html
+from commcanary_lab.workspace import Workspace
 
 from ..backend_choice import Refresh
-from ..page import Built, PageSpec, empty, head
+from ..page import Built, PageSpec, Selection, empty, head
 from ..policy_panel import PolicyPanel, policy_values
 from ..review_controls import ReviewControls
+from ..review_parts import in_the_workbench, take_along
 from ..review_request import Review, Saved, review
+from ..review_series import SeriesReview, series_review
+from ..review_signoffs import keep
+from ..series_page import SeriesPage
 from ..session import Session
+from ..signoff_panel import SignOffPanel
 
 __all__ = ["PAGE"]
 
@@ -42,9 +46,14 @@ _MISSING = {
 }
 
 
-def build(data: Review, session: Session) -> Built:
+def gather(workspace: Workspace, selection: Selection) -> Review | SeriesReview:
+    """Compare what the address asks for: a pair, or a series."""
+    return series_review(workspace, selection) if selection.option("compare", "") == "series" else review(workspace, selection)
+
+
+def build(data: Review | SeriesReview, session: Session) -> Built:
     """Make the page."""
-    page = _Page(data, session)
+    page = SeriesPage(data, session) if isinstance(data, SeriesReview) else _Page(data, session)
     return Built(page.main, page.controls)
 
 
@@ -56,6 +65,8 @@ class _Page:
         self.top, self.saved, self.hint = html(""), html(""), html("", visible=False)
         self.cards = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
         self.actions = self._actions()
+        refused = "" if data.request.mode != "simulated" else "Keep both reports first: a decision is about files that others can open."
+        self._signoff = SignOffPanel(self._sign, refused)
         self._refresh = Refresh(session, review, self.show, self._fail)
         self._view: Any = None
         self._policy = PolicyPanel(data.request.kind, data.request.policy, self._policy_changed)
@@ -66,13 +77,13 @@ class _Page:
         if data.result is None and not data.problem and data.saved is None:
             return [empty(*_MISSING[data.request.mode])]
         self.show(data)
-        return [*([self.saved] if data.saved is not None else []), self.top, self.hint, self.actions, self.cards]
+        return [*([self.saved] if data.saved is not None else []), self.top, self.hint, self.actions, self.cards, self._signoff.card]
 
     def show(self, data: Review) -> None:
         """Show a result; the same pair under another policy moves in place."""
         self.data = data
         self.saved.object = "" if data.saved is None else f'<div class="cl">{_saved_html(data.saved)}</div>'
-        self.top.visible = self.actions.visible = self.cards.visible = data.result is not None
+        self._visible(data.result is not None)
         self.hint.visible = bool(data.problem)
         if data.result is None:
             self._fail(data.problem)
@@ -85,13 +96,17 @@ class _Page:
             self.cards[:] = self._view.cards
         else:
             self._view.update(data.result)
+        self._signoff.show(data.signed, data.result.verdict)
+
+    def _visible(self, shown: bool) -> None:
+        self.top.visible = self.actions.visible = self.cards.visible = self._signoff.card.visible = shown
 
     def _fail(self, text: str) -> None:
         if text:
             title = f"{self.data.request.names[0]} and {self.data.request.names[1]} cannot be compared"
-            self.hint.object = f'<div class="cl">{message(title, _in_the_workbench(text), "err")}</div>'
+            self.hint.object = f'<div class="cl">{message(title, in_the_workbench(text), "err")}</div>'
         self.hint.visible = bool(text)
-        self.top.visible = self.actions.visible = self.cards.visible = False
+        self._visible(False)
 
     def _policy_changed(self, policy: Policy) -> None:
         """Keep it in the address; a saved comparison has its own policy, so from here on it is a new one."""
@@ -115,11 +130,8 @@ class _Page:
 
     def _actions(self) -> Any:
         style: dict[str, Any] = {"size": "small", "margin": (0, 8, 0, 0), "align": "center"}
-        strong, plain = ({"icon": "download", "variant": v, "disable_elevation": True, **style} for v in ("contained", "outlined"))
-        page = pmui.FileDownload(callback=self._page_file, filename="review.html", label="Report as HTML", width=160, **strong)
-        document = pmui.FileDownload(
-            callback=self._document_file, filename="comparison.json", label="Comparison as JSON", width=190, **plain
-        )
+        page = take_along(self._page_file, "review.html", "Report as HTML", 160, strong=True)
+        document = take_along(self._document_file, "comparison.json", "Comparison as JSON", 190)
         parts = [page, document]
         if self.data.request.mode == "simulated":
             keep = pmui.Button(label="Keep both reports", variant="outlined", width=150, **style)
@@ -128,13 +140,21 @@ class _Page:
         self._command = html("", align="center")
         return pn.Row(*parts, self._command, sizing_mode="stretch_width", margin=0, styles={"flex-wrap": "wrap", "gap": "8px 0"})
 
-    def _page_file(self) -> StringIO:
+    def _page_file(self) -> str:
         assert self.data.result is not None
-        return StringIO(html_report(self.data.result, names=self.data.request.names))
+        signed = [(s.signoff, s.check) for s in self.data.signed]
+        return html_report(self.data.result, names=self.data.request.names, signoffs=signed)
 
-    def _document_file(self) -> BytesIO:
+    def _document_file(self) -> str:
         assert self.data.result is not None
-        return BytesIO(canonical_bytes(self.data.result.to_json()) + b"\n")
+        return canonical_bytes(self.data.result.to_json()).decode() + "\n"
+
+    def _sign(self, decision: str, reviewer: str, note: str) -> None:
+        """Write a decision as a file, and show it."""
+        assert self.data.result is not None
+        keep(self.session.workspace, self.data.request.names, self.data.result, decision, reviewer, note)
+        self._refresh()
+        self.session.changed()
 
     def _keep(self, _: Any) -> None:
         """Write what was simulated as reports, and go on with these files."""
@@ -153,12 +173,6 @@ class _Page:
             self.session.choose(option, value)
         self.session.changed()
         self.session.param.trigger("page")
-
-
-def _in_the_workbench(text: str) -> str:
-    """Errors speak of the command line; here the same is a switch."""
-    text = text.replace("allow it with --allow-incompatible, or simulate both alike", "simulate both alike, or allow it at the left")
-    return re.sub(r"assume values with --assume [^;]*; ", "switch on the assumption at the left; ", text)
 
 
 def _command(data: Review) -> str:
@@ -193,4 +207,4 @@ def _saved_html(saved: Saved) -> str:
     return f'{head}<div class="chips" style="margin-top:10px">{verdict}{state}</div>'
 
 
-PAGE = PageSpec("review", "Review", "", review, build, quick=False, follows=("report", "comparison"))
+PAGE = PageSpec("review", "Review", "", gather, build, quick=False, follows=("report", "comparison"))
