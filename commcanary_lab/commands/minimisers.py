@@ -24,8 +24,6 @@ from commcanary_lab.commands.output import busy, emit_json, progress, say, table
 from commcanary_lab.errors import UsageError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from commcanary_lab.minimize.search import Progress
 
 __all__ = ["register"]
@@ -35,6 +33,12 @@ _TraceOut = Annotated[Path, typer.Option("-o", "--output", help="The reduced tra
 _Ledger = Annotated[Path | None, typer.Option("--ledger", help="Where to write every step or candidate, as JSON.")]
 _Records = Annotated[str, typer.Option("--records", metavar="LO:HI", help="Record budgets to try, both ends included.")]
 _Jobs = Annotated[int, typer.Option("--jobs", help="Processes that compile and judge candidates.")]
+_Executor = Annotated[
+    str,
+    typer.Option(
+        "--executor", metavar="dask:ADDRESS", help="Workers of a running Dask cluster instead of processes here.", show_default=False
+    ),
+]
 _Scales = Annotated[
     str | None, typer.Option("--scales", metavar="X,...", help="Multiples of the default error scales to try, too; '' for none.")
 ]
@@ -86,6 +90,7 @@ def search_(
     records: _Records = "2:32",
     ledger: _Ledger = None,
     jobs: _Jobs = 1,
+    executor: _Executor = "",
     scales: _Scales = None,
     refine: Annotated[int | None, typer.Option("--refine", help="Candidates that the refinement may judge.")] = None,
     exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Judge candidates larger than the first that passes, too.")] = False,
@@ -97,10 +102,11 @@ def search_(
     """Find the smallest canary whose rankings and behaviour pass; exits 1 when its claim is not verified."""
     from commcanary_lab.canary.read import write_canary
     from commcanary_lab.minimize import search
+    from commcanary_lab.minimize.executors import open_executor
     from commcanary_lab.simulate.prepare import parse_assumptions
 
     source = load_trace([trace])
-    with _executor(jobs) as executor, _progress("searching") as progress:
+    with open_executor(executor, jobs) as pool, _progress("searching") as progress:
         found = search(
             source,
             _budgets(records),
@@ -110,7 +116,7 @@ def search_(
             backends=load_backends_file(backends),
             assume=parse_assumptions(assume or ""),
             salt=read_salt(salt_file),
-            executor=executor,
+            executor=pool,
             progress=progress,
         )
     if found.canary is not None:
@@ -135,6 +141,7 @@ def pareto_(
     records: _Records = "2:32",
     scales: _Scales = None,
     jobs: _Jobs = 1,
+    executor: _Executor = "",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write all points, as JSON.")] = None,
     backends: BackendsFile = None,
     assume: Assume = None,
@@ -142,17 +149,18 @@ def pareto_(
 ) -> None:
     """Frontier of canonical bytes against worst behavioural error (largest difference over tolerance; at most 1 passes)."""
     from commcanary_lab.minimize import pareto
+    from commcanary_lab.minimize.executors import open_executor
     from commcanary_lab.simulate.prepare import parse_assumptions
 
     source = load_trace([trace])
-    with _executor(jobs) as executor, _progress("searching") as progress:
+    with open_executor(executor, jobs) as pool, _progress("searching") as progress:
         found = pareto(
             source,
             _budgets(records),
             scales=_factors(scales),
             backends=load_backends_file(backends),
             assume=parse_assumptions(assume or ""),
-            executor=executor,
+            executor=pool,
             progress=progress,
         )
     _write_json(output, found.to_json())
@@ -279,21 +287,6 @@ def _factors(text: str | None) -> list[float] | None:
         return [float(x) for x in text.split(",") if x.strip()]
     except ValueError:
         raise UsageError(f"--scales {text!r} is not a list of numbers", remedy="write for example --scales 1,2,5") from None
-
-
-@contextmanager
-def _executor(jobs: int) -> Iterator[Executor | None]:
-    """Processes for candidates; None for one job."""
-    if jobs < 1:
-        raise UsageError(f"--jobs {jobs} is too few", remedy="give a whole number >= 1")
-    if jobs == 1:
-        yield None
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield pool
 
 
 @contextmanager
