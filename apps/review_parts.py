@@ -15,7 +15,7 @@ def take_along(content: Callable[[], str], filename: str, label: str, width: int
     """Return a button that downloads a result; `strong` for the one that most people want."""
     out = download(content, filename, label)
     variant = "contained" if strong else "outlined"
-    out.param.update(variant=variant, width=width, margin=(0, 8, 0, 0), align="center", disable_elevation=True)
+    out.param.update(variant=variant, width=width, margin=(0, 8, 0, 0), align="center", disable_elevation=True, description=None)
     return out
 
 

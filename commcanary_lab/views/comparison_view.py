@@ -14,6 +14,7 @@ from commcanary_lab.views.before_after import SIDES_LEGEND, BeforeAfter
 from commcanary_lab.views.change_bars import CHANGE_LEGEND, ChangeBar, ChangeBars, bar_of
 from commcanary_lab.views.comparison_tables import ValuesTable, sides_html
 from commcanary_lab.views.comparison_words import answer, facts, figures, reasons_html
+from commcanary_lab.views.contribution_card import ContributionCard
 from commcanary_lab.views.extra import panel
 from commcanary_lab.views.markup import html, key_figures, rows_html, title_html
 from commcanary_lab.views.measured_view import MeasuredView
@@ -82,7 +83,12 @@ class ReportsView:
         self._values = ValuesTable(result)
         self._sides = html("")
         left = [self._whole_card(), self._distribution()]
-        self.cards: list[Any] = [_columns(left, [paper(self._why), paper(self._sides)], 58), *self._localisation(), self._values.card]
+        self.cards: list[Any] = [
+            _columns(left, [paper(self._why), paper(self._sides)], 58),
+            *self._brought(),
+            *self._localisation(),
+            self._values.card,
+        ]
         self.update(result)
 
     def update(self, result: Comparison) -> None:
@@ -101,6 +107,11 @@ class ReportsView:
         """Chart of the whole workload against the policy."""
         title = title_html("Change against the policy", "Exposed latency: what compute does not hide", "model", facts(self.result))
         return paper(html(title + CHANGE_LEGEND), self._bars.pane)
+
+    def _brought(self) -> list[Any]:
+        """What each phase and operation brings, where the reports have samples."""
+        self._contributions = ContributionCard(self.result)
+        return [] if self._contributions.card is None else [self._contributions.card]
 
     def _localisation(self) -> list[Any]:
         """One card per scope; side by side where there are both."""
