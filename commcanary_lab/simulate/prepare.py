@@ -136,6 +136,7 @@ class Prepared:
         t = self.trace
         codes, first = self.keys
         names = default_group_names(t)
+        root, sender, receiver = (c.take(first).filled(-1).tolist() for c in (t.root, t.sender, t.receiver))
         rows = [
             (
                 t.phase.text(i) or "unknown",
@@ -145,13 +146,13 @@ class Prepared:
                 int(t.size_bytes[i]),
                 names[t.group[i]],
                 t.groups[t.group[i]].members,
-                int(t.root.filled(-1)[i]),
-                int(t.sender.filled(-1)[i]),
-                int(t.receiver.filled(-1)[i]),
+                root[k],
+                sender[k],
+                receiver[k],
                 t.tag.text(i) or "",
                 t.channel.text(i) or "",
             )
-            for i in first.tolist()
+            for k, i in enumerate(first.tolist())
         ]
         ranks = {row: r for r, row in enumerate(sorted(set(rows)))}
         return np.argsort(np.array([ranks[row] for row in rows], np.int64)[codes], kind="stable") if rows else codes

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.simulate.engine import Samples
 from commcanary_lab.simulate.prepare import Prepared
+from commcanary_lab.trace.numbering import first_rows, number_rows
 from commcanary_lab.trace.signatures import default_group_names
 
 __all__ = ["samples_sha256", "workload_sha256"]
@@ -100,11 +101,12 @@ def _column(digest: hashlib._Hash, values: npt.NDArray[np.generic]) -> None:
 
 def _texts(digest: hashlib._Hash, codes: npt.NDArray[np.int64], names: Sequence[Hashable]) -> None:
     """Add a coded column with its codes renumbered by first occurrence, so that the order of the table does not count."""
-    distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    meanings = [names[c] if names else c for c in distinct.tolist()]
+    numbers, count = number_rows(codes)
+    first = first_rows(numbers, count)
+    meanings = [names[c] if names else c for c in codes[first].tolist()]
     merged: dict[Hashable, int] = {}
     for i in np.argsort(first).tolist():
         merged.setdefault(meanings[i], len(merged))
-    _column(digest, np.array([merged[m] for m in meanings] or [0], np.int64)[inverse.reshape(-1)])
+    _column(digest, np.array([merged[m] for m in meanings] or [0], np.int64)[numbers])
     if names:
         digest.update(canonical_bytes([list(m) if isinstance(m, tuple) else m for m in merged]))

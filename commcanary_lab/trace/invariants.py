@@ -8,6 +8,7 @@ import numpy.typing as npt
 from commcanary_lab.errors import FormatError, Problem
 from commcanary_lab.trace.columns import Column, Ragged
 from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.numbering import first_rows, number_rows
 from commcanary_lab.trace.ops import OPS
 from commcanary_lab.trace.timing import check_timing
 
@@ -76,7 +77,7 @@ def _misfit(trace: Trace) -> tuple[str, str] | None:
         return "group", "names a process group outside the table"
     if not _within(trace.observers, -1, len(trace.rank_sets)):
         return "observers", "names a rank set outside the table"
-    for code, group in {*zip(trace.observers.tolist(), trace.group.tolist(), strict=True)} if trace.rank_sets else ():
+    for code, group in _observed(trace) if trace.rank_sets else ():
         if code >= 0 and not set(trace.rank_sets[code]) <= set(trace.groups[group].members):
             return "observers", "names a reporting rank that is not a member"
     known = np.array([name in OPS for name in trace.op.names] or [False], np.bool_)
@@ -98,6 +99,12 @@ def _misfit(trace: Trace) -> tuple[str, str] | None:
     if not fits_members(trace):
         return "root, sender or receiver", "is not a member of the group, or a point_to_point lacks one of its ends"
     return None
+
+
+def _observed(trace: Trace) -> list[tuple[int, int]]:
+    """Return which rank sets report which groups."""
+    pairs = first_rows(*number_rows(trace.observers, trace.group))
+    return list(zip(trace.observers[pairs].tolist(), trace.group[pairs].tolist(), strict=True))
 
 
 def _within(codes: npt.NDArray[np.int32], low: int, stop: int) -> bool:

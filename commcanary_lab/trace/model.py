@@ -231,7 +231,7 @@ class Trace(Shown):
     @cached_property
     def ranks(self) -> tuple[int, ...]:
         """All global ranks that are members of a group used by an event, or that the source covers."""
-        used = np.unique(self.group).tolist()
+        used = np.flatnonzero(np.bincount(self.group, minlength=1)).tolist()
         out: set[int] = set(self.coverage.ranks)
         for g in used:
             out.update(self.groups[g].members)

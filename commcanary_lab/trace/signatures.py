@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.numbering import first_rows, number_rows
 
 __all__ = ["default_group_names", "factorize", "occurrence_codes", "signature_codes"]
 
@@ -35,38 +36,12 @@ def factorize(columns: Sequence[npt.NDArray[np.integer]]) -> tuple[IntArray, Int
     >>> codes.tolist(), first.tolist()
     ([0, 1, 2, 0], [0, 1, 2])
     """
-    n = len(columns[0])
-    if n == 0:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    combined = np.zeros(n, np.int64)
-    size = 1
-    for column in columns:
-        codes, kinds = _compact(np.asarray(column))
-        if kinds == 1:
-            continue
-        if size * kinds > 1 << 62:
-            combined, size = _compact(combined)
-        combined = combined * kinds + codes
-        size *= kinds
-    _, first, codes = np.unique(combined, return_index=True, return_inverse=True)
+    codes, count = number_rows(*columns)
+    first = first_rows(codes, count)
     order = np.argsort(first, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[codes.reshape(-1)], first[order].astype(np.int64)
-
-
-def _compact(column: npt.NDArray[np.integer]) -> tuple[IntArray, int]:
-    """Codes 0..kinds-1 in value order; small ranges need no sort."""
-    low, high = int(column.min()), int(column.max())
-    if low == high:
-        return np.zeros(len(column), np.int64), 1
-    if high - low < 4 * len(column):
-        present = np.zeros(high - low + 1, np.bool_)
-        present[column - low] = True
-        table = np.cumsum(present) - 1
-        return table[column - low], int(table[-1]) + 1
-    values, codes = np.unique(column, return_inverse=True)
-    return codes.reshape(-1).astype(np.int64), len(values)
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    return rank[codes], first[order]
 
 
 def signature_codes(trace: Trace) -> tuple[IntArray, IntArray]:

@@ -48,12 +48,12 @@ def test_text_of_times_at_the_limits(time_ns: int) -> None:
     assert canonical_size(trace) == materialised(trace)
 
 
-def test_counts_100k_events_in_less_than_a_tenth_of_a_second() -> None:
+def test_counts_100k_events_without_writing_them() -> None:
     trace = read_json_bytes(canonical_bytes(build("irregular", 20_000)))
     large = trace.take(np.tile(np.arange(len(trace)), 5))
     canonical_size(trace)  # warm
     best = min(_seconds(large) for _ in range(5))
-    assert best < 0.1
+    assert best < 2.0  # 0.05 s on an idle machine; writing them takes longer than the bound
 
 
 def _seconds(trace: Trace) -> float:
