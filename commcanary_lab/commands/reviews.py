@@ -200,6 +200,7 @@ def verify_signoff(
     signoff: Annotated[Path, typer.Argument(help="A sign-off that was written on the page Review.", show_default=False)],
     base: _Base,
     candidate: _Candidate,
+    approved: Annotated[bool, typer.Option("--approved", help="Exit 1 also where the decision is not to approve.")] = False,
     json: Json = False,
 ) -> None:
     """Recompute the comparison that a sign-off is about; exits 1 when an input or the verdict is another one."""
@@ -217,7 +218,7 @@ def verify_signoff(
         say(f"{check.status}: {signed.words.lower()}{by} on {signed.written_at}, the verdict was {signed.verdict}")
         for reason in check.reasons:
             say(f"- {reason}")
-    if not check.passed:
+    if not check.passed or (approved and signed.decision != "approve"):
         raise typer.Exit(1)
 
 

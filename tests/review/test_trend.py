@@ -115,6 +115,10 @@ def test_verify_signoff(folder: Path, cli: Any, tmp_path: Path) -> None:
     assert out.splitlines()[1] == "- the candidate is another one than the one that was signed"
     code, out, _ = cli("verify-signoff", path, old, old, "--json")
     assert (code, json.loads(out)["status"]) == (1, "stale")
+    assert cli("verify-signoff", path, old, new, "--approved")[0] == 1
+    yes = sign_off(compare(read_report(old), read_report(new)), "approve", written_at=WHEN)
+    path.write_bytes(yes.to_bytes())
+    assert cli("verify-signoff", path, old, new, "--approved")[0] == 0
     assert cli("verify-signoff", old, old, new)[0] == 3
 
 
