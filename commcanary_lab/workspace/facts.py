@@ -14,6 +14,7 @@ from commcanary_lab.canary.model import Canary
 from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import LabError
 from commcanary_lab.review.comparison_file import ComparisonFile
+from commcanary_lab.review.signoff import SignOff
 from commcanary_lab.simulate.report_file import ReportFile
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.verify.derived import derived_from, trace_sha256
@@ -106,6 +107,11 @@ def look(path: Path, artifact: Artifact) -> Facts:
                 return _report(opened)
             case ComparisonFile():
                 return Facts(origins=_compared(opened))
+            case SignOff():
+                kind = "report" if opened.kind == "reports" else "trace"
+                scheme = "report" if kind == "report" else "measured"
+                sides = (("baseline", opened.baseline), ("candidate", opened.candidate))
+                return Facts(origins=tuple(Origin(role, (kind,), scheme, side.sha256) for role, side in sides))
             case LedgerFile():
                 return Facts(origins=_ledger(opened))
     except LabError as e:

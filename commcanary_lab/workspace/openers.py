@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from commcanary_lab.canary.model import Canary
     from commcanary_lab.review.comparison_file import ComparisonFile
+    from commcanary_lab.review.signoff import SignOff
     from commcanary_lab.simulate.report_file import ReportFile
     from commcanary_lab.trace.model import Trace
     from commcanary_lab.workspace.ledger_file import LedgerFile
@@ -41,6 +42,12 @@ def _open_comparison(path: Path) -> ComparisonFile:
     return read_comparison(path)
 
 
+def _open_signoff(path: Path) -> SignOff:
+    from commcanary_lab.review.signoff import read_signoff
+
+    return read_signoff(path)
+
+
 def _open_ledger(path: Path) -> LedgerFile:
     from commcanary_lab.workspace.ledger_file import read_ledger
 
@@ -53,5 +60,6 @@ OPENERS: dict[str, Callable[[Path], object]] = {
     "canary": _open_canary,
     "report": _open_report,
     "comparison": _open_comparison,
+    "signoff": _open_signoff,
     "ledger": _open_ledger,
 }
