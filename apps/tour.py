@@ -57,7 +57,7 @@ STEPS = (
     TourStep("ranking", "Ranking",
              "Which of two configurations is better, for every pair and metric. Change a backend at the left and watch the decisions."),
     TourStep("minimise", "Minimise",
-             "ddmin keeps the ranking decisions and loses the behaviour; the search keeps both. The contrast shows the tail events lost."),
+             "ddmin keeps the ranking decisions alone; the search also asks for behaviour. The contrast shows what each lost in the tail."),
     TourStep("replay", "Replay",
              "Runs a canary on real process groups on this machine, and lists recorded campaigns with decision and evidence."),
     TourStep("review", "Review",

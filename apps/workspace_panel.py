@@ -51,8 +51,9 @@ class WorkspacePanel:
         self.trash = TrashPanel(session, session.changed)
         self.upload = UploadPanel(session)
         self.provenance = ProvenancePanel(session, self.show_kind)
-        bar = pn.Row(self._kind, self._text, pn.layout.HSpacer(), self._delete, sizing_mode="stretch_width", margin=(10, 0, 6, 0))
-        self.view = paper(self._title, bar, self._table, self.trash.view, self.upload.view)
+        bar = pn.Row(self._kind, self._text, pn.layout.HSpacer(), self._delete, sizing_mode="stretch_width", margin=(14, 0, 6, 0))
+        self._listed = pn.Column(bar, self._table, sizing_mode="stretch_width", margin=0, visible=bool(self._artifacts))
+        self.view = paper(self._title, self.upload.view, self._listed, self.trash.view)
         self.refresh()
         self.provenance.find()
 
@@ -63,6 +64,7 @@ class WorkspacePanel:
             self._artifacts = artifacts
             self.provenance.find()
         self._fill_kinds()
+        self._listed.visible = bool(artifacts)
         frame = self._frame()
         if not frame.equals(self._table.value):
             kept = set(self._names())
@@ -126,7 +128,7 @@ class WorkspacePanel:
         # settings per column are counted from the first one by Panel, and that one has the boxes: widths are said in its own words
         settings = {
             "columnDefaults": {"resizable": True, "headerSortTristate": False, "vertAlign": "middle"},
-            "placeholder": "No such artifact." if self._artifacts else "Empty. Drop a file below.",
+            "placeholder": "No artifact of this kind and name.",
         }
         widths = {"kind": 100, "size": 90, "changed": 150, "open": 64}
         out = table(self._frame(), columns, page_size=15, pagination="local", selectable="checkbox", configuration=settings, widths=widths)

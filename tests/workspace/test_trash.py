@@ -77,8 +77,8 @@ def test_the_same_name_can_be_deleted_twice(workspace: Workspace) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../precious.json", "/etc/passwd", "/tmp", "//tmp", "link.json", "folder-link", ".trash", ".", "..", "", "campaigns/../../precious.json",
-     "t.json/..", "campaigns", "a\0b", "campaigns/..", "linked/precious.json", ".commcanary-index.sqlite3"],
+    ["../precious.json", "/etc/passwd", "/tmp", "//tmp", "link.json", "folder-link", ".trash", ".", "..", "", "campaigns",
+     "campaigns/../../precious.json", "campaigns/..", "t.json/..", "a\0b", "linked/precious.json", ".commcanary-index.sqlite3"],
 )  # fmt: skip
 def test_nothing_outside_is_touched(workspace: Workspace, name: str) -> None:
     outside = workspace.path.parent
