@@ -170,7 +170,7 @@ def _canary(canary: Canary) -> Facts:
 
 
 def _report(report: ReportFile) -> Facts:
-    assumed = " ".join(f"{name}={value!r}" for name, value in sorted(report.assumptions.items()))
+    assumed = " ".join(f"{name}={float(value)!r}" for name, value in sorted(report.assumptions.items()))
     scheme = f"workload with {assumed}" if assumed else "workload"
     ids = {"report": report.sha256}
     if "canary" in report.source:
