@@ -1,19 +1,20 @@
-"""Background work of one session: workers put results into a queue, the session drains it."""
+"""Background work of one session: workers put results into a queue, the session drains it. How much may wait is bounded."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import panel as pn
 
-from commcanary_lab.errors import LabError
+from commcanary_lab.errors import LabError, LimitError
 
-__all__ = ["Job", "Jobs"]
+__all__ = ["MOST_JOBS", "MOST_JOBS_EACH", "Job", "Jobs"]
 
 #: Opening and analysing for all sessions; compiling has its own worker, so that it never holds up a page.
 _READERS = ThreadPoolExecutor(2, thread_name_prefix="workbench-read")
@@ -21,25 +22,53 @@ _COMPILER = ThreadPoolExecutor(1, thread_name_prefix="workbench-compile")
 #: Nobody waits for the provenance of a workspace; looking at large files must hold up nothing else.
 _BACKGROUND = ThreadPoolExecutor(1, thread_name_prefix="workbench-background")
 
+#: Jobs that run or wait: of the server, and of one visitor. A page has one or two; what is cancelled while it waits does not count.
+MOST_JOBS, MOST_JOBS_EACH = 96, 12
+
 _POLL_MS = 40
 
 log = logging.getLogger("commcanary_lab.workbench")
 
 
+class _Count:
+    """How many jobs the workers of this server have."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.now = 0
+
+    def take(self) -> bool:
+        with self._lock:
+            if self.now >= MOST_JOBS:
+                return False
+            self.now += 1
+            return True
+
+    def give(self) -> None:
+        with self._lock:
+            self.now -= 1
+
+
+_ALL = _Count()
+
+
 @dataclass(eq=False)
 class Job:
-    """One piece of work; a cancelled one may still run to its end, and its result is dropped."""
+    """One piece of work; a cancelled one that runs may still run to its end, and its result is dropped."""
 
     done: Callable[[Any], None]
     failed: Callable[[str], None]
     stop: Callable[[], None] | None = None
     cancelled: bool = False
+    _future: Future[None] | None = field(default=None, repr=False)
 
     def cancel(self) -> None:
-        """Drop the result, and ask the work to stop where it can."""
+        """Drop the result, and ask the work to stop where it can; work that waits is not begun."""
         self.cancelled = True
         if self.stop is not None:
             self.stop()
+        if self._future is not None:
+            self._future.cancel()
 
 
 class Jobs:
@@ -47,12 +76,20 @@ class Jobs:
 
     def __init__(self) -> None:
         self._finished: SimpleQueue[tuple[Job, Any, BaseException | None]] = SimpleQueue()
-        self._pending = 0
+        self._lock = threading.Lock()
+        self._working = 0
         self._timer: Any = None
         self._running: set[Job] = set()
+        self._closed = False
+
+    @property
+    def working(self) -> int:
+        """How many of this session run or wait."""
+        return self._working
 
     def close(self) -> None:
         """Stop everything: the visitor is gone, and nobody waits for the results."""
+        self._closed = True
         for job in list(self._running):
             job.cancel()
         self._running.clear()
@@ -63,22 +100,45 @@ class Jobs:
     ) -> Job:  # fmt: skip
         """Run `work` in the background, then `done` with its result or `failed` with a message; `stop` asks it to end early.
 
-        What takes `long` has a worker of its own, and so has what is `slow` and nobody waits for.
+        What takes `long` has a worker of its own, and so has what is `slow` and nobody waits for. Where too much waits already, nothing
+        is begun, and `failed` hears of a `LimitError`.
         """
         job = Job(done, failed, stop)
         self._running.add(job)
-        self._pending += 1
-        (_BACKGROUND if slow else _COMPILER if long else _READERS).submit(self._run, job, work)
+        pool = _BACKGROUND if slow else _COMPILER if long else _READERS
+        if (problem := self._admit()) is not None:
+            self._finished.put((job, None, problem))
+        else:
+            job._future = pool.submit(self._run, job, work)
+            job._future.add_done_callback(lambda future: self._left(job, future))
         if self._timer is None:
             self._timer = pn.state.add_periodic_callback(self._drain, period=_POLL_MS)
         return job
+
+    def _admit(self) -> LimitError | None:
+        remedy = "wait until something is done, or cancel it"
+        if self._working >= MOST_JOBS_EACH:
+            return LimitError(f"{self._working} computations of yours run or wait: no more than {MOST_JOBS_EACH}", remedy=remedy)
+        if not _ALL.take():
+            return LimitError(f"{MOST_JOBS} computations of this server run or wait: no more are taken", remedy=remedy)
+        with self._lock:
+            self._working += 1
+        return None
+
+    def _left(self, job: Job, future: Future[None]) -> None:
+        """A job is done, or was cancelled before it began; runs in any thread."""
+        _ALL.give()
+        with self._lock:
+            self._working -= 1
+        if future.cancelled():
+            self._finished.put((job, None, None))
 
     def _run(self, job: Job, work: Callable[[], Any]) -> None:
         try:
             result, error = (None if job.cancelled else work()), None
         except BaseException as e:  # the session must hear of it, whatever it is
             result, error = None, e
-        self._finished.put((job, result, error))
+        self._finished.put((job, None if self._closed else result, error))
 
     def _drain(self) -> None:
         while True:
@@ -86,7 +146,6 @@ class Jobs:
                 job, result, error = self._finished.get_nowait()
             except Empty:
                 break
-            self._pending -= 1
             self._running.discard(job)
             if job.cancelled:
                 continue
@@ -94,7 +153,7 @@ class Jobs:
                 job.done(result)
             else:
                 job.failed(describe(error))
-        if self._pending == 0 and self._timer is not None:
+        if not self._running and self._timer is not None:
             self._timer.stop()
             self._timer = None
 

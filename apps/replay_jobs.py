@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import re
 import subprocess
@@ -20,12 +19,15 @@ from commcanary_lab.errors import FormatError, LimitError, UsageError
 from commcanary_lab.replay.progress import ReplayProgress, read_progress
 from commcanary_lab.replay.spec import read_document, write_document
 
+from .access import visitor
 from .replay_process import ask_to_end, born, end_now, is_same, leftovers, start
 
-__all__ = ["MOST_QUEUED", "MOST_QUEUED_EACH", "Job", "ReplayJobs", "jobs_of", "may_operate"]
+__all__ = ["MOST_QUEUED", "MOST_QUEUED_EACH", "Job", "ReplayJobs", "bound_ranks", "jobs_of", "may_operate"]
 
 #: Waiting replays of the server, and of one visitor.
 MOST_QUEUED, MOST_QUEUED_EACH = 12, 4
+#: Processes of one replay.
+_MOST_RANKS = [64]
 
 _TICK_S = 0.25
 #: The launcher gives its ranks 5 seconds to end and 5 more to be killed; what lives after that is killed from here.
@@ -110,7 +112,7 @@ class ReplayJobs:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def submit(self, stem: str, title: str, device: str, owner: str, command: Callable[[Path], Sequence[str]]) -> Job:
+    def submit(self, stem: str, title: str, device: str, owner: str, command: Callable[[Path], Sequence[str]], ranks: int = 1) -> Job:
         """Queue a replay; it starts at once if its device set is free.
 
         Parameters
@@ -121,16 +123,25 @@ class ReplayJobs:
             As in `Job`.
         command : callable
             Makes the command line for a directory.
+        ranks : int
+            How many processes measure.
 
         Raises
         ------
         LimitError
-            If too many wait already.
+            If too many wait already, or there are too many ranks.
+        NotAllowedError
+            If the visitor may not operate.
         UsageError
-            If the visitor may not operate, or the folder cannot be written.
+            If the folder cannot be written.
         """
         if not may_operate():
-            raise UsageError("replays are started by operators only", remedy="open the workbench on this machine, or through a tunnel")
+            visitor().require("a replay")
+        if ranks > _MOST_RANKS[0]:
+            raise LimitError(
+                f"{ranks:,} ranks are more than the {_MOST_RANKS[0]:,} that this workbench starts",
+                remedy="choose fewer, raise --max-ranks where it is served, or use commcanary-lab replay",
+            )
         with self._exclusive():
             jobs = self._jobs()
             waiting = [j for j in jobs if j.state == "queued"]
@@ -364,6 +375,11 @@ def _tail(path: Path) -> str:
     return "\n".join(lines[-_TAIL_LINES:])
 
 
+def bound_ranks(most: int) -> None:
+    """Set how many ranks a replay of this server may have."""
+    _MOST_RANKS[0] = most
+
+
 _MANAGERS: dict[Path, ReplayJobs] = {}
 _MANAGERS_LOCK = threading.Lock()
 
@@ -377,18 +393,5 @@ def jobs_of(workspace: Path) -> ReplayJobs:
 
 
 def may_operate() -> bool:
-    """Say whether this visitor may start and end replays; the one place where a login would decide.
-
-    Without a login that is who comes from this machine: only loopback is served, and other servers of the same app may not know that.
-    """
-    import panel as pn
-
-    document = pn.state.curdoc
-    context = document.session_context if document is not None else None
-    if context is None:  # not in a server: nobody but the caller
-        return True
-    address = getattr(context.request, "remote_ip", None)
-    try:
-        return address is not None and ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    """Say whether this visitor may start and end replays, as `access` decides."""
+    return visitor().operates

@@ -126,6 +126,6 @@ class _Card:
             self._body.object = f'<div class="cl">{bars}{log_html(self._jobs.log(job.name))}</div>'
 
     def _stop(self, _: Any) -> None:
-        if may_operate():
+        if may_operate():  # whatever the browser says: a disabled button can be pressed, too
             self._cancel.disabled = True
             self._jobs.cancel(self._name)

@@ -14,6 +14,8 @@ from commcanary_lab.views.markup import html
 from commcanary_lab.workspace import Artifact, Workspace
 from commcanary_lab.workspace.provenance_search import known_sources
 
+from .access import visitor
+from .guarded import GuardedWorkspace
 from .jobs import Jobs
 from .page import Selection
 
@@ -41,7 +43,8 @@ class Session(param.Parameterized):
 
     def __init__(self, workspace: Workspace, **params: Any) -> None:
         super().__init__(**params)
-        self.workspace = workspace
+        self.visitor = visitor()
+        self.workspace: Workspace = GuardedWorkspace(workspace, self.visitor)
         self.jobs = Jobs()
         self.folder: WorkspacePanel | None = None
         self.begin_tour: Callable[[], None] = lambda: None
@@ -98,6 +101,11 @@ class Session(param.Parameterized):
             self.param.update(options={**kept, "candidate": (name,)}, page="review")
         elif kind == "comparison":
             self.param.update(options={**self.options, "comparison": (name,)}, page="review")
+        elif kind == "signoff":
+            from .review_signoffs import pair_of
+
+            self.param.update(options={**self.options, **pair_of(self.workspace, name)}, page="review")
+            self.param.trigger("page")  # the page may be open with another pair
         elif kind == "ledger":
             self.param.update(options={**self.options, "ledger": (name,)}, page="minimise")
         elif kind in ("replay", "campaign"):

@@ -167,9 +167,11 @@ class _Page:
         owner = _OWNERS.setdefault(self.session, uuid.uuid4().hex)
         device = "GPU" if chosen.ran_by(devices) == "nccl" else "CPU"
         try:
+            self.session.visitor.require("a replay")
             job = self.jobs.submit(
-                stem_of(r.name), chosen.title(r.name, devices), device, owner, lambda place: chosen.command(source, place, devices)
-            )
+                stem_of(r.name), chosen.title(r.name, devices), device, owner,
+                lambda place: chosen.command(source, place, devices), chosen.ranks,
+            )  # fmt: skip
         except LabError as error:
             self._fail(str(error))
             return
