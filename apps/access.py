@@ -102,6 +102,12 @@ class Visitor:
         role, why = rules().role(self.name, self.is_local)
         return "" if role == "operator" else why[:1].upper() + why[1:]
 
+    def limit(self, *controls: Any) -> None:
+        """Disable controls that change something, with the reason as their tooltip, unless the visitor may use them."""
+        if why := self.why_not:
+            for control in controls:
+                control.param.update(disabled=True, description=f"For operators. {why}.")
+
     def require(self, what: str) -> None:
         """Refuse unless the visitor may change something.
 

@@ -8,6 +8,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from commcanary_lab.canary.compile import compile_trace
+from commcanary_lab.errors import LabError
 from commcanary_lab.views.markup import html, message
 from commcanary_lab.views.theme import paper
 from commcanary_lab.workspace import Artifact
@@ -44,6 +45,7 @@ class CompilePanel:
         self._cancel = pmui.Button(label="Cancel", variant="text", margin=0, size="small")
         self._mode.param.watch(lambda e: setattr(self._records, "visible", e.new == "records"), "value")
         self._button.on_click(self._start)
+        session.visitor.limit(self._button)
         self._cancel.on_click(self._stop)
         self.view = pn.Column(
             sidebar_label("Timing of the new canary"), self._mode, self._records, self._button, sizing_mode="stretch_width", margin=0
@@ -56,6 +58,11 @@ class CompilePanel:
     def _start(self, _: Any) -> None:
         name = self.session.trace
         if name is None or self._job is not None:
+            return
+        try:
+            self.session.visitor.require("compiling into the workspace")
+        except LabError as e:
+            self._failed(str(e))
             return
         records = int(self._records.value) if self._mode.value == "records" else None
         workspace = self.session.workspace
@@ -93,7 +100,7 @@ class CompilePanel:
 
     def _reset(self) -> None:
         self._job = None
-        self._button.disabled = self.session.trace is None
+        self._button.disabled = self.session.trace is None or not self.session.visitor.operates
         self.progress.visible = False
 
     def _tell(self, title: str, text: str, *, running: bool) -> None:

@@ -121,6 +121,7 @@ class ReplayControls:
         self.button = pmui.Button(label="Run", icon="play_arrow", variant="contained", disable_elevation=True, margin=(4, 0, 0, 0),
                                   disabled=not able, **_WIDE)  # fmt: skip
         self.button.on_click(lambda _: self._run(self.settings))
+        self.session.visitor.limit(self.button)
         return self.button
 
     def _hint(self) -> None:

@@ -30,6 +30,7 @@ class SamplesOffer:
         self._add = pmui.Button(label="Add the samples", variant="contained", margin=(0, 8, 0, 0))
         self._tour = pmui.Button(label="Start the tour", variant="outlined", margin=0)
         self._add.on_click(lambda _: self._begin())
+        session.visitor.limit(self._add)
         self._tour.on_click(lambda _: session.begin_tour())
         self._told = html("", margin=(12, 0, 0, 0), visible=False)
         offers = [self._add] if _installed() else []
@@ -46,6 +47,11 @@ class SamplesOffer:
         )
 
     def _begin(self) -> None:
+        try:
+            self.session.visitor.require("adding the samples")
+        except LabError as e:
+            self._failed(str(e))
+            return
         self._add.disabled = True
         self._tell("Adding the samples")
         folder = self.session.workspace.path
@@ -70,7 +76,8 @@ class SamplesOffer:
 
     def _failed(self, text: str) -> None:
         self._stop()
-        self._add.disabled = False
+        self._add.disabled = not self.session.visitor.operates
+        self._told.visible = True
         self._told.object = f'<div class="cl">{message("The samples were not added", text, "err")}</div>'
 
     def _stop(self) -> None:

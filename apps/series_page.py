@@ -57,7 +57,8 @@ class SeriesPage:
         self._shown: tuple[str, str] | None = None
         self._view: Any = None
         self._series: HistoryView | None = None
-        self._signoff = SignOffPanel(self._sign)
+        who = session.visitor
+        self._signoff = SignOffPanel(self._sign, f"Signing off is for operators. {who.why_not}." if who.why_not else "", who.name)
         self.main: list[Any] = self._first(data)
 
     def _first(self, data: SeriesReview) -> list[Any]:

@@ -21,6 +21,7 @@ from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
 from .session import Session, best_canary, first_trace, sidebar_label
 from .tour import TourBar
+from .visitor_chip import account
 
 __all__ = ["Shell", "create", "shared_workspace"]
 
@@ -111,7 +112,7 @@ class Shell:
             title="CommCanary Lab",
             logo=Path(__file__).with_name("assets") / "logo.svg",
             favicon=Path(__file__).with_name("assets") / "logo.svg",
-            header=[self.tabs, pn.layout.HSpacer(), self.tour.button] if len(pages) > 1 else [],
+            header=[self.tabs, pn.layout.HSpacer(), *account(session), self.tour.button] if len(pages) > 1 else account(session),
             sidebar=[side],
             main=[self.body, AccessibleNames(margin=0, width=0, height=0)],
             sidebar_width=288,
@@ -185,6 +186,10 @@ class Shell:
 
     def _rescan(self) -> None:
         """Follow the folder: new files appear, nothing moves when nothing changed."""
+        if self.session.visitor.role is None:  # taken out of the file of users while the page was open
+            self.controls[:], self.content[:] = [], [failure("You are no longer a user", "Ask who serves this workbench.")]
+            self.trace.disabled = self.canary.disabled = self.tabs.disabled = True
+            return
         artifacts = self.session.workspace.list()
         if artifacts == self._listed:
             return
@@ -210,6 +215,8 @@ class Shell:
 
     def show(self) -> None:
         """Show the current page; what takes time runs in a worker, and a newer request replaces an older one."""
+        if self.session.visitor.role is None:
+            return
         self._list()
         if self.tabs.active != self._index():
             self.tabs.active = self._index()

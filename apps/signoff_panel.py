@@ -32,13 +32,17 @@ class SignOffPanel:
         Takes decision, name and note; writes them, and raises a `LabError` where that is refused.
     refused : str
         Why nothing can be signed here; empty where it can.
+    signer : str
+        Who is logged in: signs under that name and no other.
     """
 
-    def __init__(self, save: Callable[[str, str, str], None], refused: str = "") -> None:
-        self._save = save
+    def __init__(self, save: Callable[[str, str, str], None], refused: str = "", signer: str = "") -> None:
+        self._save, self._signer = save, signer
         self._list, self._problem = html(""), html("", visible=False)
         style: dict[str, Any] = {"size": "small", "variant": "outlined"}
         self.name = pmui.TextInput(label="Your name (optional)", max_length=MAX_NAME, margin=(0, 12, 0, 0), width=240, **style)
+        if signer:
+            self.name.param.update(label="You sign as", value=signer, disabled=True)
         self.note = pmui.TextAreaInput(
             label="Note (optional)", max_length=MAX_NOTE, rows=2, auto_grow=True, max_rows=10, margin=(10, 0, 8, 0),
             sizing_mode="stretch_width", **style,
@@ -60,7 +64,7 @@ class SignOffPanel:
     def _pressed(self) -> None:
         self.button.disabled = True
         try:
-            self._save(self.decision.value, self.name.value or "", self.note.value or "")
+            self._save(self.decision.value, self._signer or self.name.value or "", self.note.value or "")
         except LabError as e:
             self._problem.object = f'<div class="cl">{message("The sign-off was not saved", str(e), "err")}</div>'
             self._problem.visible = True

@@ -82,6 +82,7 @@ class TrashPanel:
         text = f"<b>{escape(t.name)}</b> <span class=muted>{escape(about)}</span>"
         button = pmui.Button(label="Restore", variant="text", size="small", margin=0, description=f"Restore {t.name}")
         button.on_click(lambda _: self._restore((t,)))
+        self.session.visitor.limit(button)
         return pn.Row(html(text, margin=(6, 0, 0, 0)), button, sizing_mode="stretch_width", margin=0)
 
     def _foot(self) -> Any:
@@ -97,6 +98,7 @@ class TrashPanel:
         ask.on_click(lambda _: asked(True))
         keep.on_click(lambda _: asked(False))
         really.on_click(lambda _: self._empty(self._entries))
+        self.session.visitor.limit(ask, really)
         return pn.Row(html(text), ask, really, keep, sizing_mode="stretch_width", margin=(4, 0, 0, 0))
 
     def _restore(self, entries: Sequence[Trashed]) -> None:

@@ -41,7 +41,9 @@ class UploadPanel:
             margin=(4, 0, 0, -8),
         )
         self._outcome = html("", margin=(10, 0, 0, 0), visible=False)
-        self.view = pn.Column(self.zone, self.together, self._outcome, sizing_mode="stretch_width", margin=(6, 0, 0, 0))
+        why = session.visitor.why_not
+        place = [html(f'<p class="muted">Uploads are for operators. {escape(why)}.</p>')] if why else [self.zone, self.together]
+        self.view = pn.Column(*place, self._outcome, sizing_mode="stretch_width", margin=(6, 0, 0, 0))
         if pn.state.curdoc is not None:
             pn.state.on_session_destroyed(lambda _: self._receiver.close())
 

@@ -47,6 +47,7 @@ class WorkspacePanel:
         self._table.param.watch(lambda _: self._selected(), "selection")
         self._delete = pmui.Button(label="Delete", variant="outlined", size="small", disabled=True, margin=0)
         self._delete.on_click(lambda _: self._remove())
+        session.visitor.limit(self._delete)
         self._title = html("")
         self.trash = TrashPanel(session, session.changed)
         self.upload = UploadPanel(session)
@@ -150,7 +151,7 @@ class WorkspacePanel:
 
     def _selected(self) -> None:
         n = len(self._names())
-        self._delete.param.update(disabled=not n, label=f"Delete {n}" if n else "Delete")
+        self._delete.param.update(disabled=not n or not self.session.visitor.operates, label=f"Delete {n}" if n else "Delete")
 
     def _remove(self) -> None:
         names = self._names()

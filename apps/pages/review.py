@@ -66,7 +66,8 @@ class _Page:
         self.cards = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
         self.actions = self._actions()
         refused = "" if data.request.mode != "simulated" else "Keep both reports first: a decision is about files that others can open."
-        self._signoff = SignOffPanel(self._sign, refused)
+        who = session.visitor
+        self._signoff = SignOffPanel(self._sign, f"Signing off is for operators. {who.why_not}." if who.why_not else refused, who.name)
         self._refresh = Refresh(session, review, self.show, self._fail)
         self._view: Any = None
         self._policy = PolicyPanel(data.request.kind, data.request.policy, self._policy_changed)
@@ -136,6 +137,7 @@ class _Page:
         if self.data.request.mode == "simulated":
             keep = pmui.Button(label="Keep both reports", variant="outlined", width=150, **style)
             keep.on_click(self._keep)
+            self.session.visitor.limit(keep)
             parts.append(keep)
         self._command = html("", align="center")
         return pn.Row(*parts, self._command, sizing_mode="stretch_width", margin=0, styles={"flex-wrap": "wrap", "gap": "8px 0"})
