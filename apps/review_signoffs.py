@@ -10,7 +10,7 @@ from commcanary_lab.review.measured import MeasuredComparison
 from commcanary_lab.review.signoff import SignOff, SignOffCheck, check_signoff, sign_off
 from commcanary_lab.workspace import Workspace
 
-__all__ = ["Signed", "keep", "newest", "signed_for"]
+__all__ = ["Signed", "keep", "newest", "pair_of", "signed_for"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,30 @@ def signed_for(workspace: Workspace, names: tuple[str, str], comparison: Compari
         if check.status != "stale" or (signoff.baseline.name, signoff.candidate.name) == names:
             out.append(Signed(artifact.name, signoff, check))
     return tuple(sorted(out, key=lambda s: (s.signoff.written_at, s.file), reverse=True))
+
+
+def pair_of(workspace: Workspace, name: str) -> dict[str, tuple[str, ...]]:
+    """Return the choices that show what a sign-off is about: both inputs, found by content or else by name, and its policy.
+
+    Raises
+    ------
+    LabError
+        If it cannot be opened.
+    """
+    from .policy_panel import policy_values
+
+    signoff = workspace.signoff(name)
+    known = {}
+    if signoff.kind == "reports":
+        for artifact in workspace.list("report"):
+            try:
+                known[workspace.report(artifact.name).sha256] = artifact.name
+            except LabError:
+                continue
+    sides = {role: (known.get(s.sha256, s.name),) for role, s in (("baseline", signoff.baseline), ("candidate", signoff.candidate))}
+    allow = {"allow": ("1",)} if signoff.allow_incompatible else {}
+    policy = {"policy": values} if (values := policy_values(signoff.policy)) else {}
+    return {"compare": (signoff.kind,), **sides, **policy, **allow}
 
 
 def newest(found: tuple[Signed, ...]) -> Signed | None:

@@ -88,7 +88,8 @@ def signed_html(found: tuple[Signed, ...]) -> str:
         why = f'<p class="muted" style="font-size:12.5px">{escape("; ".join(s.check.reasons))}</p>' if s.check.reasons else ""
         note = f'<p style="white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0">{escape(signoff.note)}</p>' if signoff.note else ""
         head = f"<b>{escape(DECISIONS[signoff.decision])}</b>{by} <span class=muted>{escape(signoff.written_at)}</span>"
-        file = f'<p class="muted mono">{escape(s.file)}</p>'
+        about = f"{signoff.baseline.name} \u2192 {signoff.candidate.name}, in {s.file}"
+        file = f'<p class="muted" style="font-size:12.5px;overflow-wrap:anywhere">{escape(about)}</p>'
         out.append(
             f'<div data-testid="signoff" style="border-top:1px solid var(--d);padding:8px 0"><div class="chips" style="align-items:center">'
             f'<span style="margin-right:8px">{head}</span>{chips}</div>'

@@ -6,14 +6,20 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+import commcanary_lab as lab
+from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.review import Policy, compare
 from commcanary_lab.review.policy import load_policy
+from commcanary_lab.simulate.backend import Backend
+from commcanary_lab.simulate.prepare import prepare
+from commcanary_lab.simulate.report import simulate_prepared
 from commcanary_lab.workspace import Workspace
 from tests.browser.conftest import ROOT, Server, wait_for_query
 
@@ -209,3 +215,155 @@ def test_every_tab_is_in_view(open_page: Any, width: int) -> None:
     assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= theme["x"] for box in edges)
     assert len({round(box["y"]) for box in edges}) == 1
     assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+
+
+# -- a series -----------------------------------------------------------------------------------------------------------
+
+WEEKS = [f"series.2026-{m:02}-{d:02}.report.json" for m, d in ((10, 5), (10, 12), (10, 19), (10, 26), (11, 2), (11, 9), (11, 16))]
+SLOW_FROM = 4
+EVIL = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
+
+
+@pytest.fixture(scope="module")
+def series(server: Server) -> Iterator[str]:
+    """Seven reports of a workload of its own; the link becomes slower at the fifth."""
+    prepared = prepare(lab.samples.tp8_decode().take(list(range(0, 600))))
+    for i, name in enumerate(WEEKS):
+        backend = Backend("new library" if i >= SLOW_FROM else "old library", bandwidth_gbps=42.0 if i >= SLOW_FROM else 55.0)
+        document = simulate_prepared(prepared, backend).to_json(samples=True)
+        (server.folder / name).write_bytes(canonical_bytes(document))
+    yield "page=review&compare=series&" + "&".join(f"series={n}" for n in WEEKS)
+    for name in [*WEEKS, *(p.name for p in server.folder.glob("*.signoff.json"))]:
+        (server.folder / name).unlink(missing_ok=True)
+
+
+_COLUMN = """([at, n]) => { for (const doc of Bokeh.documents) for (const m of doc._all_models.values())
+  if (m.type === 'Figure' && m.x_range.end === n - 0.5) {
+    const view = Bokeh.index.find_one_by_id(m.id), el = view?.el?.getBoundingClientRect(), frame = view?.frame?.bbox;
+    if (el && frame) return [el.x + frame.left + frame.width * (at + 0.5) / n, el.y + frame.top + frame.height / 2] }
+  return null }"""
+
+
+def _click_entry(page: Any, index: int) -> None:
+    """Click into the column of an entry in the trend."""
+    place = page.evaluate(_COLUMN, [index, len(WEEKS)])
+    assert place is not None
+    page.mouse.click(*place)
+
+
+def test_a_series_shows_since_when_it_fails(open_page: Any, series: str) -> None:
+    page = open_page(series)
+    expect(page.get_by_test_id("verdict").first).to_have_text("Fail")
+    said = page.get_by_test_id("answer")
+    expect(said).to_contain_text(f"The newest entry {WEEKS[-1]} is slower than the policy allows, compared with {WEEKS[0]}")
+    expect(page.get_by_test_id("answer")).to_contain_text(f"It has been so since {WEEKS[SLOW_FROM]}; {WEEKS[SLOW_FROM - 1]} passed")
+    expect(page.get_by_text(f"From {WEEKS[SLOW_FROM - 1]} to {WEEKS[SLOW_FROM]}, p").first).to_be_visible()
+    expect(page.get_by_test_id("entry")).to_contain_text(f"{WEEKS[0]} → {WEEKS[-1]}")
+    expect(page.get_by_text("What changed, by phase and operation")).to_be_visible()
+    expect(page.locator("code")).to_contain_text("commcanary-lab trend")
+    for words in ("pass", "fail", "the most that the policy allows"):  # the legend tells signs, not colours alone
+        expect(page.get_by_text(words, exact=True).first).to_be_visible()
+
+
+def test_a_click_on_an_entry_opens_its_pair_and_the_link_reopens_it(open_page: Any, series: str) -> None:
+    page = open_page(series)
+    expect(page.get_by_test_id("entry")).to_contain_text(WEEKS[-1])
+    page.locator(".bk-Figure").first.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    _click_entry(page, 2)
+    expect(page.get_by_test_id("entry")).to_contain_text(f"{WEEKS[0]} → {WEEKS[2]}")
+    expect(page.get_by_test_id("entry").get_by_test_id("verdict")).to_have_text("Pass")
+    wait_for_query(page, "entry", [WEEKS[2]])
+    page.reload()
+    expect(page.get_by_test_id("entry")).to_contain_text(f"{WEEKS[0]} → {WEEKS[2]}")
+    page.locator(".tabulator-cell", has_text=WEEKS[5]).first.click()
+    expect(page.get_by_test_id("entry")).to_contain_text(f"{WEEKS[0]} → {WEEKS[5]}")
+    expect(page.get_by_test_id("entry").get_by_test_id("verdict")).to_have_text("Fail")
+    choose(page, "Compared with", "The entry before")
+    expect(page.get_by_test_id("answer")).to_contain_text(f"compared with {WEEKS[-2]}")
+    expect(page.get_by_test_id("verdict").first).to_have_text("Pass")
+    wait_for_query(page, "against", ["previous"])
+
+
+def test_the_policy_turns_a_series_and_all_its_entries(open_page: Any, series: str) -> None:
+    page = open_page(series)
+    expect(page.get_by_test_id("verdict").first).to_have_text("Fail")
+    for label in ("p99, %", "p95, %", "Median, %", "Each part, %"):
+        set_number(page, label, "90")
+    expect(page.get_by_test_id("verdict").first).to_have_text("Pass")
+    expect(page.get_by_test_id("entry").get_by_test_id("verdict")).to_have_text("Pass")
+    expect(page.get_by_text("All 6 compared entries passed.").first).to_be_visible()
+    page.reload()
+    expect(page.get_by_test_id("verdict").first).to_have_text("Pass")
+
+
+def test_a_sign_off_is_kept_shown_escaped_and_goes_stale(open_page: Any, series: str, server: Server) -> None:
+    page = open_page(series)
+    expect(page.get_by_text("Nobody has signed this comparison.")).to_be_visible()
+    page.get_by_label("Your name (optional)").fill("Ada")
+    page.get_by_role("button", name="Reject", exact=True).click()
+    page.get_by_label("Note (optional)").fill(EVIL)
+    page.get_by_role("button", name="Save sign-off").click()
+    note = page.get_by_test_id("signoff")
+    expect(note).to_contain_text("Rejected by Ada")
+    expect(note).to_contain_text(EVIL)
+    expect(note).to_contain_text("about exactly this")
+    page.reload()
+    expect(note).to_contain_text(EVIL)
+    assert page.title() != "owned"
+    files = list(server.folder.glob("*.signoff.json"))
+    assert len(files) == 1
+    command = [sys.executable, "-m", "commcanary_lab.cli", "verify-signoff", files[0], server.folder / WEEKS[0], server.folder / WEEKS[-1]]
+    assert subprocess.run(command, capture_output=True, cwd=ROOT, check=False).returncode == 0
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Report as HTML").click()
+    text = Path(download.value.path()).read_text()
+    assert "Rejected" in text
+    assert "<script" not in text
+    # the same name with another content: what was signed is no longer what lies there
+    candidate = server.folder / WEEKS[-1]
+    kept = candidate.read_bytes()
+    candidate.write_bytes((server.folder / WEEKS[0]).read_bytes())
+    try:
+        page.reload()
+        expect(note).to_contain_text("stale")
+        expect(note).to_contain_text("the candidate is another one than the one that was signed")
+    finally:
+        candidate.write_bytes(kept)
+        files[0].unlink()
+
+
+def test_the_exported_series_is_offline_and_prints(open_page: Any, browser: Any, series: str, tmp_path: Path) -> None:
+    page = open_page(series)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Report as HTML").click()
+    saved = tmp_path / "series.html"
+    download.value.save_as(saved)
+    context = browser.new_context(offline=True, color_scheme="dark")
+    other = context.new_page()
+    requests: list[str] = []
+    problems: list[str] = []
+    other.on("request", lambda r: requests.append(r.url))
+    other.on("console", lambda m: problems.append(m.text))
+    other.goto(saved.as_uri())
+    expect(other.locator("h1 .verdict").first).to_contain_text("Fail")
+    assert other.locator(".sign.fail").count() >= len(WEEKS) - SLOW_FROM
+    background = "() => getComputedStyle(document.body).backgroundColor"
+    dark = other.evaluate(background)
+    for size in ("A4", "Letter"):
+        pdf = other.pdf(format=size)
+        assert pdf.startswith(b"%PDF-")
+        assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 2
+        assert len(pdf) > 20_000
+    other.emulate_media(media="print")
+    assert other.evaluate(background) != dark  # paper is light, whatever the screen was
+    for words in ("In words", "Every entry", "What changed", "Policy", WEEKS[3]):
+        expect(other.get_by_text(words).first).to_be_visible()
+    inside = (
+        "() => [...document.querySelectorAll('section')].filter(s => !s.querySelector('table')).map(s => getComputedStyle(s).breakInside)"
+    )
+    assert set(other.evaluate(inside)) == {"avoid"}
+    assert other.evaluate("() => getComputedStyle(document.querySelector('tr')).breakInside") == "avoid"
+    assert other.locator(".hash").count() >= 3
+    assert (requests, problems) == ([saved.as_uri()], [])
+    context.close()
