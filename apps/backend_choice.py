@@ -10,7 +10,8 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from commcanary_lab.errors import InputError
+from commcanary_lab.errors import InputError, LimitError
+from commcanary_lab.files import MAX_CONFIG_BYTES, read_file
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend, load_backends
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.views.markup import html, message
@@ -75,15 +76,18 @@ def known_backends(folder: Path) -> tuple[tuple[Backend, ...], tuple[str, ...]]:
     known = {b.label: b for b in DEFAULT_BACKENDS}
     problems = []
     for path in sorted(p for p in folder.glob("*.toml") if p.is_file() and not p.name.startswith(".")):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            problems.append(f"{path.name}: the link leads out of the workspace; replace it by a copy")
+            continue
         try:
-            if "[backends" not in path.read_text(encoding="utf-8", errors="replace"):
+            if b"[backends" not in read_file(path, max_bytes=MAX_CONFIG_BYTES):
                 continue
             for backend in load_backends(path):
                 if backend.label in known:
                     problems.append(f"{path.name}: the name {backend.label!r} is taken; rename the backend")
                 else:
                     known[backend.label] = backend
-        except (InputError, OSError) as e:
+        except (InputError, LimitError, OSError) as e:
             problems.append(str(e).replace(str(path), path.name))
     return tuple(known.values()), tuple(problems)
 

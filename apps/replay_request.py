@@ -134,7 +134,7 @@ def _campaign(workspace: Workspace, name: str) -> ShownCampaign:
         artifact = workspace.get(find_replay(workspace, name, "campaigns"))
         if artifact.kind != "campaign":
             return ShownCampaign(name, problem=f"{name!r} is no campaign: {artifact.summary}")
-        path = workspace.path / artifact.name
+        path = workspace.place(artifact.name)
         return ShownCampaign(name, read_campaign(path), tuple(verify_seal(path)))
     except LabError as error:
         return ShownCampaign(name, problem=str(error))

@@ -163,11 +163,11 @@ class _Page:
         if r is None or r.why_not:
             return
         chosen = chosen.for_program(r.size)
-        source = self.session.workspace.path / r.name
         owner = _OWNERS.setdefault(self.session, uuid.uuid4().hex)
         device = "GPU" if chosen.ran_by(devices) == "nccl" else "CPU"
         try:
             self.session.visitor.require("a replay")
+            source = self.session.workspace.place(r.name)
             job = self.jobs.submit(
                 stem_of(r.name), chosen.title(r.name, devices), device, owner,
                 lambda place: chosen.command(source, place, devices), chosen.ranks,

@@ -13,9 +13,10 @@ from commcanary_lab.errors import InputError, UsageError
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.workspace.artifact import Artifact
 from commcanary_lab.workspace.cache import ResultCache
-from commcanary_lab.workspace.evidence import CONTAINERS
+from commcanary_lab.workspace.evidence import CONTAINERS, evidence_stamp
 from commcanary_lab.workspace.index import Index
 from commcanary_lab.workspace.leftovers import sweep
+from commcanary_lab.workspace.links import leads_out
 from commcanary_lab.workspace.openers import OPENERS
 from commcanary_lab.workspace.recognise import recognise
 from commcanary_lab.workspace.staging import Staging
@@ -112,6 +113,10 @@ class Workspace:
                 return None
             if name in CONTAINERS and _inside(path) is not None:
                 return None  # what lies in it are the artifacts
+            if path.is_dir() and (link := leads_out(path, self.path, deep=evidence_stamp(path) is None)) is not None:
+                info = os.lstat(path)
+                stamp = info.st_mtime_ns, 0, 0
+                return Artifact(name, "other", 0, f"holds a link that leads out of the workspace: {link}", stamp), "link"
             stamp, mark = stamp_of(path)
         except (OSError, ValueError):
             return None
@@ -121,6 +126,21 @@ class Workspace:
             if _settled(path, mark):
                 self.index.keep(name, mark, *known)
         return Artifact(name, known[0], stamp[1], known[1], stamp), mark
+
+    def place(self, name: str) -> Path:
+        """Return where an artifact lies.
+
+        Raises
+        ------
+        UsageError
+            If the workspace has none of that name.
+        InputError
+            If a link in it leads out of the workspace, however deep.
+        """
+        path = self.path / self.get(name).name
+        if path.is_dir() and (link := leads_out(path, self.path)) is not None:
+            raise InputError("leads out of the workspace", file=f"{name}/{link}", remedy="replace the link by a copy")
+        return path
 
     def _is_inside(self, path: Path) -> bool:
         return not stat.S_ISLNK(os.lstat(path).st_mode) or path.resolve().is_relative_to(self.path)
@@ -191,8 +211,14 @@ class Workspace:
             raise UsageError(f"{name!r} is no replay: {artifact.summary}", remedy="choose a replay")
         from commcanary_lab.replay.result import read_replay
 
-        path = self.path / name
-        return self.cache.get(("replay", name, walked(path)), lambda: read_replay(path))
+        path = self.place(name)
+
+        def opened() -> Replay:
+            found = read_replay(path)
+            self.place(name)  # and no link has led out meanwhile
+            return found
+
+        return self.cache.get(("replay", name, walked(path)), opened)
 
     def derived(self, name: str, what: str, compute: Callable[[], T]) -> T:
         """Return a result computed from an artifact, from the cache while the file is unchanged.
@@ -212,7 +238,16 @@ class Workspace:
         artifact = self.get(name)
         if artifact.kind != kind:
             raise UsageError(f"{name!r} is no {kind}: {artifact.summary}", remedy=f"choose a {kind}")
-        return self.cache.get((kind, name, artifact.stamp), lambda: OPENERS[kind](self.path / name))
+        return self.cache.get((kind, name, artifact.stamp), lambda: self._unchanged(name, kind))
+
+    def _unchanged(self, name: str, kind: str) -> object:
+        """Open a file or folder that stays what it is meanwhile: neither half of one and half of another, nor exchanged for a link."""
+        for _ in range(2):
+            before = self._marked(name)
+            found = OPENERS[kind](self.path / name)
+            if before is not None and before[0].kind == kind and self._marked(name) == before:
+                return found
+        raise InputError("is being changed", file=name, remedy="open it again when it is complete")
 
     # -- adding -------------------------------------------------------------------------------------------------------
 

@@ -133,9 +133,12 @@ class _Search:
                 self.skipped[artifact.name] = "large; not opened to see what it was made from"
                 return
             try:
-                path = self.workspace.path / artifact.name
+                path = self.workspace.place(artifact.name)
                 stored = self.workspace.fact(artifact.name, FACTS, lambda: msgspec.json.encode(look(path, artifact)))
-            except OSError as e:  # removed a moment ago
+            except LabError as e:  # removed a moment ago, or a link leads out
+                self.skipped[artifact.name] = e.problems[0].what
+                return
+            except OSError as e:
                 self.skipped[artifact.name] = f"cannot be read: {e.strerror}"
                 return
             facts = _decoded(stored) or Facts(problem="cannot be read")
