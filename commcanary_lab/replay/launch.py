@@ -16,7 +16,7 @@ from commcanary_lab.capture.processes import end_all, how_ended, is_running, new
 from commcanary_lab.errors import FormatError, MissingExtraError, UsageError
 from commcanary_lab.replay.spec import RankMarker, ReplaySpec, RunState, marker_path, read_document
 
-__all__ = ["batch_script", "check_nodes", "need_torch", "run_ranks", "torchrun", "worker_command"]
+__all__ = ["batch_script", "check_nodes", "markers_verdict", "need_torch", "run_ranks", "torchrun", "worker_command"]
 
 _POLL_S = 0.02
 LOG = "log.txt"
@@ -166,17 +166,32 @@ class _Watch:
         """Return the rank that failed first and why; None and nothing where all are well."""
         if self._lost is not None:
             return self._lost, f"rank {self._lost} ended without a word: it was killed or crashed"
-        markers = []
-        for rank in range(self.ranks):
-            try:
-                markers.append(read_document(marker_path(self.directory, rank), RankMarker))
-            except FormatError:
-                if ended_well:
-                    return rank, f"rank {rank} left no marker"
-        failed = sorted((m for m in markers if m.status == "fail"), key=lambda m: m.ended_ns)
-        if failed:
-            return failed[0].rank, f"rank {failed[0].rank}: {failed[0].error}"
-        return None, ""
+        return markers_verdict(self.directory, self.ranks, ended_well)
+
+
+def markers_verdict(directory: Path, ranks: int, ended_well: bool) -> tuple[int | None, str]:
+    """Return the rank that failed first by what the ranks left, and why; None and nothing where all are well.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the replay.
+    ranks : int
+        How many markers there must be.
+    ended_well : bool
+        Whether what started the ranks reported success; a rank without a marker is then the one that failed.
+    """
+    markers = []
+    for rank in range(ranks):
+        try:
+            markers.append(read_document(marker_path(directory, rank), RankMarker))
+        except FormatError:
+            if ended_well:
+                return rank, f"rank {rank} left no marker"
+    failed = sorted((m for m in markers if m.status == "fail"), key=lambda m: m.ended_ns)
+    if failed:
+        return failed[0].rank, f"rank {failed[0].rank}: {failed[0].error}"
+    return None, ""
 
 
 _SCRIPT = """#!/bin/bash
@@ -192,10 +207,14 @@ directory="${{SLURM_SUBMIT_DIR:?submit this with sbatch}}"
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-1}}"
 
+begin=$(date +%s)
+status=0
 srun --kill-on-bad-exit=1 python -m torch.distributed.run \\
   --nnodes {nodes} --nproc-per-node {per_node} --max-restarts 0 \\
   --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$head_node:29500" \\
-  -m commcanary_lab.replay.worker "$directory"
+  -m commcanary_lab.replay.worker "$directory" || status=$?
+# what the ranks left, judged and sealed
+python -m commcanary_lab.replay.finish "$directory" "$status" "$(($(date +%s) - begin))"
 """
 
 

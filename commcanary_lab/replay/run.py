@@ -21,7 +21,7 @@ from commcanary_lab.replay.source import write_source
 from commcanary_lab.replay.spec import ProbeAsked, ReplaySpec, RunState, write_document
 from commcanary_lab.trace.model import Trace
 
-__all__ = ["choose_backend", "execute", "prepare", "replay"]
+__all__ = ["choose_backend", "conclude", "execute", "prepare", "replay"]
 
 _REPORT_S = 0.2
 
@@ -146,11 +146,16 @@ def execute(
         over.set()
         if reporter is not None:
             reporter.join()
-        write_document(place / "result.json", state)
-        for leftover in place.glob("rank-*.started"):
-            leftover.unlink()
-        seal(place)
+        conclude(place, state)
     return state
+
+
+def conclude(directory: Path, state: RunState) -> None:
+    """Write how a run ended and seal its directory; all ranks have ended."""
+    write_document(directory / "result.json", state)
+    for leftover in directory.glob("rank-*.started"):
+        leftover.unlink()
+    seal(directory)
 
 
 def _report(place: Path, progress: Callable[[ReplayProgress], None], over: Event) -> Thread:
