@@ -86,9 +86,7 @@ class TourBar:
             margin=(0, 0, 16, 0),
             sx={"padding": "12px 16px", "borderColor": "primary.main"},
         )
-        self.button = pmui.Button(
-            label="Tour", variant="text", size="small", margin=(0, 8, 0, 0), align="center", description="What to look at on each page"
-        )
+        self.button = pmui.Button(label="Tour", variant="text", size="small", margin=(0, 8, 0, 0), align="center")
         self.button.on_click(lambda _: self.start())
         session.param.watch(lambda *_: self._show(), ["tour", "page"])
         session.begin_tour = self.start
