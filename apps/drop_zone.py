@@ -25,7 +25,8 @@ _CSS = (
     CSS
     + """
 .dz label { display: flex; flex-direction: column; align-items: center; justify-content: center; gap: 2px; min-height: 76px; padding: 12px;
-  border: 1.5px dashed var(--d); border-radius: 10px; color: var(--m); cursor: pointer; text-align: center; }
+  border: 1.5px dashed color-mix(in srgb, var(--m) 50%, transparent); border-radius: 10px; color: var(--m); cursor: pointer;
+  text-align: center; }
 .dz label b { font-weight: 500; color: var(--t); } .dz .hint { font-size: 12.5px; }
 .dz label:hover, .dz label.over { border-color: var(--a); } .dz label.over { background: var(--s); }
 .dz label:focus-within { outline: 2px solid var(--a); outline-offset: 2px; } .dz label.off { opacity: .55; cursor: default; }
