@@ -104,7 +104,8 @@ class Session(param.Parameterized):
         elif kind == "signoff":
             from .review_signoffs import pair_of
 
-            self.param.update(options={**self.options, **pair_of(self.workspace, name)}, page="review")
+            kept = {k: v for k, v in self.options.items() if k not in ("comparison", "policy", "allow")}
+            self.param.update(options={**kept, **pair_of(self.workspace, name)}, page="review")
             self.param.trigger("page")  # the page may be open with another pair
         elif kind == "ledger":
             self.param.update(options={**self.options, "ledger": (name,)}, page="minimise")
