@@ -118,7 +118,7 @@ def contribution_frame(found: dict[str, Contributions]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = [(m, p.phase, p.operation, p.samples, p.delta_us, p.exposed_us) for m, f in found.items() for p in f.parts]
+    rows = [(m, p.phase, p.operation, p.samples, round(p.delta_us, 3), round(p.exposed_us, 3)) for m, f in found.items() for p in f.parts]
     return pd.DataFrame(rows, columns=["metric", "phase", "operation", "samples", "brings_us", "exposed_us"])
 
 

@@ -56,7 +56,7 @@ def test_the_bundled_workspace_shows_a_verdict_that_reads(open_page: Any, server
     expect(page.locator("code")).to_contain_text(f"commcanary-lab compare {BASE} {CANDIDATE}")
     assert page.evaluate(_BARS)[0] == "#c93a32"
     with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").first.click()
+        page.get_by_role("button", name="Download comparison.csv").click()
     assert Path(download.value.path()).read_text().startswith("scope,name,metric,baseline,candidate")
 
 
