@@ -9,7 +9,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from commcanary_lab.errors import LabError
+from commcanary_lab.errors import LabError, UsageError
 from commcanary_lab.review.signoff import DECISIONS, MAX_NAME, MAX_NOTE
 from commcanary_lab.views.comparison_words import VERDICT_WORDS
 from commcanary_lab.views.markup import chip, html, message, title_html
@@ -47,7 +47,7 @@ class SignOffPanel:
             label="Note (optional)", max_length=MAX_NOTE, rows=2, auto_grow=True, max_rows=10, margin=(10, 0, 8, 0),
             sizing_mode="stretch_width", **style,
         )  # fmt: skip
-        self.decision = pmui.RadioButtonGroup(label="", options=_CHOICES, value="approve", size="small", margin=0, align="center")
+        self.decision = pmui.RadioButtonGroup(label="", options=_CHOICES, value=None, size="small", margin=0, align="center", width=270)
         self.button = pmui.Button(label="Save sign-off", variant="contained", disable_elevation=True, size="small", margin=0)
         self.button.on_click(lambda _: self._pressed())
         row = pn.Row(
@@ -64,6 +64,8 @@ class SignOffPanel:
     def _pressed(self) -> None:
         self.button.disabled = True
         try:
+            if self.decision.value not in DECISIONS:
+                raise UsageError("no decision is chosen", remedy="press Approve, Reject or Needs data")
             self._save(self.decision.value, self._signer or self.name.value or "", self.note.value or "")
         except LabError as e:
             self._problem.object = f'<div class="cl">{message("The sign-off was not saved", str(e), "err")}</div>'

@@ -114,7 +114,7 @@ def _table(h: History, signed: Mapping[str, Sequence[tuple[SignOff, SignOffCheck
         "mean (us)",
         "p99",
         "verdict",
-        "moved since the entry before",
+        "moved since the last",
         "sign-off",
     ]
     note = (

@@ -106,7 +106,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], numeric: Seq
         out.append("<tr>")
         for i, value in enumerate(row):
             text = "\u2013" if value is None else f"{value:,.3f}" if isinstance(value, float) else str(value)
-            kind = "n" if i in numeric else f"result {text}" if text in _RESULTS else "text" if len(text) > 28 else ""
+            kind = "n" if i in numeric else f"short result {text}" if text in _RESULTS else "text" if len(text) > 28 else "short"
             sign = f"{RESULT_SIGNS[text]} " if text in RESULT_SIGNS and i not in numeric else ""
             out.append(f'<td class="{kind}">{sign}{escape(text)}</td>')
         out.append("</tr>")

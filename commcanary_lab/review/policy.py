@@ -157,7 +157,11 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     InputError
         If the file is not TOML, a name is unknown, or a value is not a number in range.
     """
-    return parse_policy(read_file(path, max_bytes=MAX_CONFIG_BYTES), file=str(path))
+    data = read_file(path, max_bytes=MAX_CONFIG_BYTES)
+    if not data.strip():
+        remedy = "write lines such as p99_threshold_pct = 15, or give no policy for the defaults"
+        raise InputError("is empty", file=str(path), remedy=remedy)
+    return parse_policy(data, file=str(path))
 
 
 def parse_policy(data: bytes, *, file: str) -> Policy:

@@ -71,7 +71,7 @@ footer{font-size:12.5px;margin-top:18px}
 .identity .hash{font-family:Menlo,Consolas,"Liberation Mono",monospace;font-size:11px;color:var(--soft)}
 .signoff{border-top:1px solid var(--line);padding:8px 0}.signoff .result{margin-left:8px}
 .signoff .said{white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0}.signoff .note{margin:0;font-size:12.5px;overflow-wrap:anywhere}
-.result.pass{color:var(--good)}
+.result.pass{color:var(--good)}td.short{white-space:nowrap}
 .strip{display:flex;flex-wrap:wrap;gap:6px;margin:8px 0 2px}
 .strip span{border:1px solid var(--line);border-radius:6px;padding:2px 8px;font-size:12.5px;overflow-wrap:anywhere}
 .strip .fail{border-color:var(--fail);color:var(--fail);font-weight:600}.strip .warn,.strip .inconclusive{color:var(--warn)}

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from commcanary_lab.review.comparison import Comparison, percent
 from commcanary_lab.review.history import Entry, History
+from commcanary_lab.review.history_words import since
 from commcanary_lab.review.html_parts import RESULT_SIGNS, VERDICTS
 from commcanary_lab.units import format_us
+from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.comparison_words import verdict_html
 from commcanary_lab.views.extra import material, panel
 from commcanary_lab.views.history_chart import HISTORY_LEGEND, STRIP_LEGEND, HistoryChart
@@ -86,7 +88,10 @@ class HistoryView:
     def update(self, result: History, selected: str | None = None, signed: Mapping[str, tuple[str, bool, str]] | None = None) -> None:
         """Show the same entries under another policy; parameters as for `HistoryChart.show`."""
         self.result, self._signed = result, self._signed if signed is None else signed
-        items = "".join(f"<li>{escape(s)}</li>" for s in result.sentences[1:])
+        told = result.sentences[1:]
+        if since(result):  # the answer on top says it
+            told = told[1:]
+        items = "".join(f"<li>{escape(s)}</li>" for s in told)
         self._words.object = f'<div class="cl">{title_html("In words")}<ul style="margin-top:8px">{items}</ul></div>'
         what = "Exposed latency: what compute does not hide" if result.kind == "reports" else "Measured latency of every collective"
         origin = "model" if result.kind == "reports" else result.newest.member.what
@@ -122,7 +127,8 @@ def _frame(h: History, signed: Mapping[str, tuple[str, bool, str]]) -> pd.DataFr
         figures = ["" if v is None else format_us(v) for v in e.member.figures.values()]
         change = percent(e.comparison.deltas["p99_pct"]) if isinstance(e.comparison, Comparison) else ""
         verdict = f"{RESULT_SIGNS[e.verdict]} {VERDICTS[e.verdict].lower()}"
-        moved = ", ".join(f"{'p50' if s.metric == 'median' else s.metric} {percent(s.change_pct)}" for s in e.steps if s.moved)
+        moved = ", ".join(f"{'p50' if s.metric == 'median' else s.metric} {s.change_pct:+.1f}" for s in e.steps if s.moved)
+        moved = f"{moved} %" if moved else ""
         decided = signed.get(e.name)
         said = "" if decided is None else decided[2]
         rows.append([e.name, e.date or "", e.member.what, *figures, change, verdict, e.problem or moved, said])
@@ -138,14 +144,14 @@ const color = bad ? 'var(--mui-palette-error-main, #c93a32)' : open ? 'color-mix
 %><span style="color:<%= color %>;font-weight:<%= bad || open ? 700 : 400 %>"><%- value %></span>"""
     )
     columns = {
-        "entry": TableColumn("Entry", None, 190, grow=3),
-        "date": TableColumn("Date", None, 84),
-        "what": TableColumn("What", None, 90),
-        **{n: TableColumn(n, None, 70, right=True) for n in ("p50", "p95", "p99", "mean")},
-        "change": TableColumn("p99, change", None, 78, right=True),
-        "verdict": TableColumn("Verdict", verdict, 108),
-        "moved": TableColumn("Moved, or why not comparable", None, 170, grow=3),
-        "signoff": TableColumn("Sign-off", None, 110, grow=1),
+        "entry": TableColumn("Entry", fmt.long_text_cell(), 170, grow=3),
+        "date": TableColumn("Date", None, 78),
+        "what": TableColumn("What", fmt.long_text_cell(), 60),
+        **{n: TableColumn(n, None, 54, right=True) for n in ("p50", "p95", "p99", "mean")},
+        "change": TableColumn("p99, change", None, 62, right=True),
+        "verdict": TableColumn("Verdict", verdict, 92),
+        "moved": TableColumn("Moved, or why not comparable", fmt.long_text_cell(), 170, grow=4),
+        "signoff": TableColumn("Sign-off", fmt.long_text_cell(), 92, grow=2),
     }
     return table(frame, columns, page_size=14)
 
@@ -173,7 +179,7 @@ def history_answer(h: History) -> str:
         "fail": "is slower than the policy allows",
         "inconclusive": "is too noisy, or too rarely measured, to decide it",
     }[e.verdict]
-    rest = next((s for s in h.sentences[1:2] if s.startswith(("It has been so", "It is the first", "All "))), "")
+    rest = since(h)
     tail = f" {escape(rest)}" if rest else ""
     return f"{verdict_html(e.verdict)}The newest entry <b>{escape(e.name)}</b> {words}, compared with {escape(str(e.against))}.{tail}"
 
