@@ -104,7 +104,7 @@ class _Closed(Matcher):
         if found is None and request.path.rstrip("/") in self._pages and open_sessions(self._application) >= self._gate.max_sessions:
             found = (503, "The workbench is full", f"{self._gate.max_sessions:,} pages are open, and no more are kept. Close one that you "
                      "do not need; its place is free half a minute later. This page tries again by itself.")  # fmt: skip
-        return None if found is None else {"path_kwargs": {"refused": found}}
+        return None if found is None else {"target_kwargs": {"refused": found}}
 
 
 def open_sessions(application: BokehTornado) -> int:
@@ -115,14 +115,18 @@ def open_sessions(application: BokehTornado) -> int:
 class Refused(tornado.web.RequestHandler):
     """Says what is refused and why. It needs no file of the server: the page may have come under a wrong name."""
 
+    def initialize(self, refused: tuple[int, str, str]) -> None:
+        """Take status, title and text."""
+        self._refused = refused
+
     def prepare(self) -> None:
         """Answer whatever the method is."""
-        status, title, text = self.path_kwargs["refused"]  # type: ignore[assignment]
-        self.set_status(int(status))
-        if int(status) == 503:
+        status, title, text = self._refused
+        self.set_status(status)
+        if status == 503:
             self.set_header("Retry-After", "20")
-        again = '<meta http-equiv="refresh" content="20">' if int(status) == 503 else ""
-        parts = {"{again}": again, "{title}": xhtml_escape(str(title)), "{text}": xhtml_escape(str(text))}
+        again = '<meta http-equiv="refresh" content="20">' if status == 503 else ""
+        parts = {"{again}": again, "{title}": xhtml_escape(title), "{text}": xhtml_escape(text)}
         made = re.sub(r"\{(again|title|text)\}", lambda found: parts[found.group()], _HTML.read_text("utf-8"))
         self.set_header("Cache-Control", "no-store")
         self.finish(made)
@@ -141,6 +145,14 @@ class BoundedWebSocket(WSHandler):
         """Only pages of this server connect."""
         return self.gate.is_own(origin, self.request.host)
 
+    def open(self, *args: Any, **kwargs: Any) -> None:
+        """Begin; a token that is not this server's ends it, with one line in the log."""
+        try:
+            super().open(*args, **kwargs)
+        except Exception as error:
+            log.warning("a connection from %s was refused: %s", self.request.remote_ip, str(error)[:200])
+            self.close(1008, "refused")
+
     async def _async_open(self, token: str) -> None:
         try:
             known = get_session_id(token) in self.application_context._sessions
@@ -151,8 +163,8 @@ class BoundedWebSocket(WSHandler):
             return
         try:
             await super()._async_open(token)
-        except Exception as error:  # a token that makes no sense: the client is told, and the log has one line
-            log.warning("a connection was refused: %s", str(error)[:200])
+        except Exception as error:
+            log.warning("a connection from %s was refused: %s", self.request.remote_ip, str(error)[:200])
             self.close(1008, "refused")
             return
         if not self._same_visitor():

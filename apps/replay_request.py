@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from commcanary_lab.errors import LabError, RefusedError, UnknownValueError
 from commcanary_lab.replay.campaign import Campaign, read_campaign
@@ -143,7 +142,12 @@ def _campaign(workspace: Workspace, name: str) -> ShownCampaign:
 def find_replay(workspace: Workspace, name: str, folder: str = "replays") -> str:
     """Return the name of an artifact for the short name of a replay, or of a campaign, in the address."""
     inner = f"{folder}/{name}"
-    return inner if (workspace.path / inner).is_dir() and Path(name).name == name else name
+    if "/" in name:
+        return name
+    try:
+        return workspace.get(inner).name
+    except LabError:
+        return name
 
 
 def stem_of(name: str) -> str:
