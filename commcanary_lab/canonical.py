@@ -45,8 +45,18 @@ def canonical_bytes(value: Any) -> bytes:
 
 _BOM = b"\xef\xbb\xbf"
 #: Numbers that may be beyond the largest float, and escapes that may be half of a character.
-_LARGE = re.compile(r"[eE]\+?\d{3}|\d{309}")
+_EXPONENT, _DIGITS = re.compile(r"[eE]\+?[0-9]{3}"), re.compile(r"[0-9]{309}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
+#: Where to look for what was refused.
+_CONSTANT = re.compile(r"(?:^|[:\[,])\s*(?:NaN|-?Infinity)")
+_LONE = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
+
+
+def _line(pattern: re.Pattern[str], text: bytes | str) -> int | None:
+    """The line of the first match."""
+    plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    found = pattern.search(plain)
+    return None if found is None else plain.count("\n", 0, found.end()) + 1
 
 
 def _finite(text: str) -> float:
@@ -85,13 +95,14 @@ def loads_strict(text: bytes | str, file: str | None = None) -> Any:
         return out
 
     def constant(name: str) -> Any:
-        raise InputError(f"{name} is not a JSON number", file=file, remedy="write a finite number or leave the field out")
+        line = _line(_CONSTANT, text)
+        raise InputError(f"{name} is not a JSON number", file=file, line=line, remedy="write a finite number or leave the field out")
 
     try:
         # decoded here because json.loads would also guess UTF-16 and UTF-32
         decoded = text.removeprefix(_BOM).decode("utf-8") if isinstance(text, bytes) else text
         # Python makes an infinity of 1e999: where a number could be that large, each is looked at
-        number = _finite if _LARGE.search(decoded) else None
+        number = _finite if _EXPONENT.search(decoded) or _DIGITS.search(decoded) else None
         value = json.loads(decoded, object_pairs_hook=pairs, parse_constant=constant, parse_float=number)
         if _HALF.search(decoded):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -101,7 +112,8 @@ def loads_strict(text: bytes | str, file: str | None = None) -> Any:
     except UnicodeDecodeError as e:
         raise InputError(f"not UTF-8 text (byte {e.start})", file=file, remedy="save the file as UTF-8") from None
     except UnicodeEncodeError:
-        raise InputError("a text holds half of a character (a lone surrogate)", file=file, remedy="repair or re-export the file") from None
+        what = "a text holds half of a character (a lone surrogate)"
+        raise InputError(what, file=file, line=_line(_LONE, text), remedy="repair or re-export the file") from None
     except InputError:
         raise
     except ValueError as e:  # an integer with thousands of digits

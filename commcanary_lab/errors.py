@@ -23,6 +23,8 @@ __all__ = [
 
 #: How many problems one message lists before it only counts the rest.
 MAX_LISTED = 20
+#: How many characters of each part of a problem are shown.
+MAX_CHARACTERS = 1200
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Problem:
     --------
     >>> print(Problem("bytes is -4", file="t.json", record=3, field="bytes", remedy="give a size >= 1"))
     t.json: event 3: bytes: bytes is -4; give a size >= 1
+    >>> print(Problem("the name is \x1b[2J", file="t.json"))
+    t.json: the name is \\x1b[2J
     """
 
     what: str
@@ -56,6 +60,13 @@ class Problem:
     field: str | None = None
     line: int | None = None
     remedy: str | None = None
+
+    def __post_init__(self) -> None:
+        # messages quote what a file says: bounded, and nothing that a terminal would obey
+        for name in ("what", "file", "field", "remedy"):
+            text = getattr(self, name)
+            if text is not None:
+                object.__setattr__(self, name, _plain(text))
 
     def __str__(self) -> str:
         where = []
@@ -69,6 +80,15 @@ class Problem:
             where.append(self.field)
         text = ": ".join([*where, self.what])
         return f"{text}; {self.remedy}" if self.remedy else text
+
+
+def _plain(text: str) -> str:
+    """Return a text as one that can be printed: control and direction characters escaped, the middle of a long one left out."""
+    if len(text) > MAX_CHARACTERS:
+        text = f"{text[: MAX_CHARACTERS - 210]} ... {text[-200:]}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape", "backslashreplace").decode("ascii") for c in text)
 
 
 class LabError(Exception):

@@ -8,7 +8,8 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from io import BufferedReader
+from typing import Any
 
 from commcanary_lab.errors import InputError, LimitError
 from commcanary_lab.limits import DEFAULT, Limits
@@ -34,7 +35,7 @@ _KINDS = (
 
 
 @contextmanager
-def open_regular(path: str | os.PathLike[str], *, remedy: str = _CHECK) -> Iterator[BinaryIO]:
+def open_regular(path: str | os.PathLike[str], *, remedy: str = _CHECK) -> Iterator[BufferedReader]:
     """Open a regular file for reading, and nothing else; opening never waits.
 
     Parameters
@@ -181,4 +182,3 @@ def _too_deep(document: object) -> bool:
         if not level:
             return False
     return True
-

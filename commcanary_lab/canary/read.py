@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -77,8 +79,27 @@ def read_canary_bytes(data: bytes, *, file: str = "<memory>", limits: Limits = D
                 for p in e.problems
             ]
         ) from None
-    except (AttributeError, IndexError, KeyError, OverflowError, StopIteration, TypeError, ValueError) as e:
+    except _WRONG as e:
         raise FormatError(f"not a valid canary: {type(e).__name__}: {e}", file=file, remedy="compile it again") from None
+
+
+#: What content of the wrong shape raises.
+_WRONG = (AttributeError, IndexError, KeyError, OverflowError, StopIteration, TypeError, ValueError)
+
+
+@contextmanager
+def _inside(field: str) -> Iterator[None]:
+    """Name the part of the file in which something is wrong, where it is not named already."""
+    try:
+        yield
+    except LabError as e:
+        raise FormatError([replace(p, field=p.field or field) for p in e.problems]) from None
+    except StopIteration:
+        raise FormatError("has values for fewer steps than the program has", field=field) from None
+    except KeyError as e:
+        raise FormatError(f"has no {e}", field=field) from None
+    except _WRONG as e:
+        raise FormatError(f"not what a canary has there: {e}", field=field) from None
 
 
 def _get(value: dict[str, Any], key: str, kind: type[_T]) -> _T:
@@ -104,14 +125,20 @@ class _Reader:
         unknown = sorted(set(document) - _TOP)
         if unknown:
             raise FormatError(f"unknown field {unknown[0]!r}", field=unknown[0])
-        source = self._source(_get(document, "source", dict))
-        signatures = self._signatures(document)
-        patterns = tuple(frozenset(p) for p in _get(document, "patterns", list))
-        self._check_patterns(patterns)
+        with _inside("source"):
+            source = self._source(_get(document, "source", dict))
+        with _inside("signatures"):
+            signatures = self._signatures(document)
+        with _inside("patterns"):
+            patterns = tuple(frozenset(p) for p in _get(document, "patterns", list))
+            self._check_patterns(patterns)
         steps = _get(document, "steps", dict)
         count = _get(steps, "count", int)
-        program = self._program(_get(document, "program", list), count, source.stop - source.start)
-        signature, pattern = decode(steps["signature"], count), decode(steps["pattern"], count)
+        self.limits.check_events(count, "the steps")
+        with _inside("program"):
+            program = self._program(_get(document, "program", list), count, source.stop - source.start)
+        with _inside("steps"):
+            signature, pattern = decode(steps["signature"], count), decode(steps["pattern"], count)
         _all_used("steps.signature", signature, len(signatures))
         _all_used("steps.pattern", pattern, len(patterns))
         rows = np.bincount(expand(program, max_events=self.limits.max_events), minlength=count)
@@ -119,7 +146,8 @@ class _Reader:
             raise FormatError(f"the program never runs step {int(np.argmin(rows))}", field="steps")
         shape = _Shape(rows, [patterns[p] for p in pattern.tolist()], signatures.group_sizes[signature])
         streams = self._streams(document, shape)
-        splits = self._splits(document, streams)
+        with _inside("splits"):
+            splits = self._splits(document, streams)
         canary = Canary(
             signatures,
             patterns,
@@ -240,9 +268,11 @@ class _Reader:
         return program
 
     def _streams(self, document: dict[str, Any], shape: _Shape) -> tuple[StepStream, ...]:
-        bounded = self._bounded(document["bounded"], shape) if "bounded" in document else {}
+        with _inside("bounded"):
+            bounded = self._bounded(document["bounded"], shape) if "bounded" in document else {}
         exact_steps = [i for i in range(len(shape.rows)) if i not in bounded]
-        exact = self._exact(document.get("exact", {}), exact_steps, shape)
+        with _inside("exact"):
+            exact = self._exact(document.get("exact", {}), exact_steps, shape)
         return tuple(bounded[i] if i in bounded else exact[i] for i in range(len(shape.rows)))
 
     def _exact(self, value: dict[str, Any], steps: list[int], shape: _Shape) -> dict[int, ExactStream]:

@@ -7,7 +7,7 @@ import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from commcanary_lab.errors import FormatError
+from commcanary_lab.errors import FormatError, LimitError
 from commcanary_lab.files import open_regular, read_file
 from commcanary_lab.limits import DEFAULT, Limits
 
@@ -17,6 +17,9 @@ __all__ = ["HEAD_BYTES", "PACKERS", "LineIndex", "SourceBytes", "line_of", "peek
 HEAD_BYTES = 64 << 10
 
 _CHUNK = 1 << 24
+#: How much comes out of the decompressor at a time, and the expansion that is refused: by how much, beyond how many bytes.
+_PIECE = 1 << 25
+_MAX_RATIO, _FREE_BYTES = 300, 1 << 28
 _GZIP = b"\x1f\x8b"
 #: Packers whose files are refused by name, by their first bytes.
 PACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"\x04\x22\x4d\x18": "lz4"}
@@ -58,7 +61,7 @@ def read_source(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Sourc
     FormatError
         If it is empty, or packed by something other than gzip.
     LimitError
-        If it is, or decompresses to, more than the limit.
+        If it is, or decompresses to, more than the limit, or expands like a bomb.
 
     Examples
     --------
@@ -107,7 +110,7 @@ def _gunzip(raw: bytes, name: str, limits: Limits) -> SourceBytes:
         while not unpack.eof and at < len(raw):
             before = unpack.copy()
             try:
-                part = unpack.decompress(memoryview(raw)[at : at + step], limits.max_file_bytes - total + 1)
+                part = unpack.decompress(memoryview(raw)[at : at + step], _PIECE)
             except zlib.error as e:
                 unpack = before
                 if step == 1:
@@ -117,8 +120,12 @@ def _gunzip(raw: bytes, name: str, limits: Limits) -> SourceBytes:
                 continue
             parts.append(part)
             total += len(part)
-            limits.check_bytes(total, name)
-            at += min(step, len(raw) - at) - len(unpack.unused_data)
+            at += min(step, len(raw) - at) - len(unpack.unused_data if unpack.eof else unpack.unconsumed_tail)
+            _check_expansion(total, at, name, limits)
+        while problem is None and not unpack.eof and len(parts[-1]) == _PIECE:  # what was taken in and has not come out yet
+            parts.append(unpack.decompress(b"", _PIECE))
+            total += len(parts[-1])
+            _check_expansion(total, at, name, limits)
         if problem is None and not unpack.eof:
             problem = "the gzip data ends early"
     data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -128,6 +135,17 @@ def _gunzip(raw: bytes, name: str, limits: Limits) -> SourceBytes:
     if cut and not data:
         raise FormatError(problem, file=name, remedy="copy the file again")
     return SourceBytes(data, (f"{name}: {problem}" + (f"; read {len(data)} decompressed bytes up to there" if cut else ""),), cut)
+
+
+def _check_expansion(total: int, consumed: int, name: str, limits: Limits) -> None:
+    """Refuse what expands beyond the limit, or like nothing that was ever recorded: logs and traces shrink to a tenth or a fiftieth."""
+    limits.check_bytes(total, name)
+    if total > _FREE_BYTES and total > _MAX_RATIO * consumed:
+        raise LimitError(
+            f"the gzip data expands to more than {_MAX_RATIO} times its size ({total} bytes so far)",
+            file=name,
+            remedy="a file that is nothing but repetition is no trace; if it is one, unpack it first",
+        )
 
 
 def peek(path: str | os.PathLike[str], size: int = HEAD_BYTES) -> bytes:

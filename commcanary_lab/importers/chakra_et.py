@@ -166,7 +166,7 @@ def _load(path: str | os.PathLike[str], limits: Limits) -> _NpuFile:
     name = os.path.basename(str(path))
     warnings = [w.replace(str(path), name, 1) for w in source.warnings]
     npus = None
-    if source.data.lstrip()[:1] == b"{":
+    if source.data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         feeder, repairs = decode_json(source.data, _Feeder, file=str(path), what=WHAT)
         if feeder.workload_graph is None:
             raise FormatError("there is no workload_graph", file=str(path), remedy=f"give {WHAT}")

@@ -111,7 +111,7 @@ class LineFile:
             try:
                 rows = _decoder.decode_lines(view[at:end])
                 batch = Batch(rows, range(number, number + count)) if len(rows) == count else None
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 batch = None
             yield batch or self._one_by_one(data[at:end], number, last=end == len(data))
             at, number = end, number + count
@@ -136,6 +136,9 @@ class LineFile:
                     self.warnings.append(f"{self.name}: line {number + i}: the last record is cut short and was left out")
                 else:
                     problems.append(self._problem(number + i, f"not a line of JSON ({_first_lower(str(e))})"))
+            except (UnicodeDecodeError, RecursionError) as e:
+                what = "nested too deep" if isinstance(e, RecursionError) else "not UTF-8 text"
+                problems.append(self._problem(number + i, f"not a line of JSON ({what})"))
             if len(problems) > _MAX_PROBLEMS:
                 break
         if problems:
@@ -169,10 +172,11 @@ class LineFile:
                 break
             try:
                 value, end = decode(text, at)
-            except (json.JSONDecodeError, RecursionError) as e:
+            except (ValueError, RecursionError) as e:  # ValueError: also a number of thousands of digits
                 if not (isinstance(e, json.JSONDecodeError) and found and _runs_out(text, e)):
                     line = e.lineno if isinstance(e, json.JSONDecodeError) else number
-                    raise self.error(line, f"not JSON ({e.msg if isinstance(e, json.JSONDecodeError) else 'nested too deep'})") from None
+                    what = "nested too deep" if isinstance(e, RecursionError) else e.msg if isinstance(e, json.JSONDecodeError) else str(e)
+                    raise self.error(line, f"not JSON ({what})") from None
                 self.torn += 1
                 self.warnings.append(f"{self.name}: line {number}: the last record is cut short and was left out")
                 break
@@ -186,6 +190,8 @@ class LineFile:
             return msgspec.convert(item, Line)
         except msgspec.ValidationError as e:
             raise FormatError(self._problem(line, *_explained(e))) from None
+        except RecursionError:
+            raise FormatError(self._problem(line, "nested too deep")) from None
 
 
 def _is_document(data: bytes) -> bool:
@@ -200,6 +206,8 @@ def _is_document(data: bytes) -> bool:
         msgspec.json.decode(_BARE.sub(b'"nan"', first))
     except msgspec.DecodeError as e:
         return "truncated" in str(e) and not rest.lstrip().startswith(b'{"header"')
+    except (UnicodeDecodeError, RecursionError):
+        return False
     return False
 
 

@@ -21,12 +21,13 @@ FORMAT = "nccl_inspector_prometheus"
 _NAME = re.compile(
     rb"^(?:# (?:HELP|TYPE) )?(?:nccl|rccl)_(?:p2p_|collective_)?(?:bus_bandwidth_gbs|exec_time_microseconds)\b", re.MULTILINE
 )
-_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$")
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*+)\s*+(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPE = re.compile(r"\\(.)")
 _METRICS = {"bus_bandwidth_gbs": "busbw_gb_s", "exec_time_microseconds": "time_us"}
 _COLUMNS = ("node", "gpu", "comm_name", "n_nodes", "nranks", "op", "message_size", "algo_proto", "time_us", "busbw_gb_s")
 _MAX_PROBLEMS = 20
+_MAX_LINE = 1 << 16
 
 
 def recognise(head: bytes) -> bool:
@@ -96,7 +97,7 @@ def read_latency_table(paths: str | os.PathLike[str] | Sequence[str | os.PathLik
             row[metric] = value
     frame = pd.DataFrame(list(rows.values()), columns=list(_COLUMNS))
     for name in ("n_nodes", "nranks"):
-        frame[name] = pd.to_numeric(frame[name], errors="coerce").astype("Int64")
+        frame[name] = pd.array([_count(value) for value in frame[name]], dtype="Int64")
     bounds = [_bounds(text) for text in frame["message_size"]]
     frame["min_size_bytes"] = pd.array([b[0] if b else None for b in bounds], dtype="Int64")
     frame["max_size_bytes"] = pd.array([b[1] if b else None for b in bounds], dtype="Int64")
@@ -106,8 +107,9 @@ def read_latency_table(paths: str | os.PathLike[str] | Sequence[str | os.PathLik
 def _samples(path: str | os.PathLike[str], limits: Limits) -> Iterator[tuple[str, dict[str, str], float]]:
     """Metric, labels and value of each sample that is one of the plugin's."""
     problems: list[Problem] = []
+    seen = 0
     try:
-        lines = read_source(path, limits).data.decode("utf-8").splitlines()
+        lines = read_source(path, limits).data.removeprefix(b"\xef\xbb\xbf").decode("utf-8").splitlines()
     except UnicodeDecodeError as e:
         raise FormatError(f"not UTF-8 text (byte {e.start})", file=str(path), remedy="record again") from None
     for number, line in enumerate(lines, 1):
@@ -120,13 +122,23 @@ def _samples(path: str | os.PathLike[str], limits: Limits) -> Iterator[tuple[str
             if len(problems) > _MAX_PROBLEMS:
                 break
             continue
+        seen += 1
         if found is not None:
             yield found
     if problems:
         raise FormatError(problems)
+    if not seen:
+        raise FormatError("holds no sample", file=str(path), remedy="give the text that the Inspector exports for Prometheus")
+
+
+def _count(value: object) -> int | None:
+    """A number of nodes or ranks; None where the label says none."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value) else None
 
 
 def _sample(line: str) -> tuple[str, dict[str, str], float] | None:
+    if len(line) > _MAX_LINE:
+        raise ValueError(f"a line of {len(line)} characters is no sample")
     match = _SAMPLE.match(line)
     if match is None:
         raise ValueError("not a sample: name{labels} value")
@@ -149,7 +161,7 @@ def _sample(line: str) -> tuple[str, dict[str, str], float] | None:
 
 
 _UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000, "TB": 1_000_000_000_000}
-_RANGE = re.compile(r"(\d+)-(\d+)([KMGT]?B)", re.IGNORECASE)
+_RANGE = re.compile(r"(\d{1,6})-(\d{1,6})([KMGT]?B)", re.IGNORECASE)
 
 
 def _bounds(text: object) -> tuple[int, int] | None:

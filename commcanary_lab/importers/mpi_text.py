@@ -102,7 +102,7 @@ def _load(path: str | os.PathLike[str], limits: Limits) -> RankFile:
     source = read_source(path, limits)
     if b"\0" in source.data[:4096]:
         raise FormatError("not text", file=str(path), remedy="give the trace that liballprof wrote")
-    text = source.data.decode("utf-8", "replace")
+    text = source.data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     out = parse(text.rpartition("\n")[0] + "\n" if source.cut and "\n" in text else text, str(path))
     if not out.lines or not (out.calls or out.finalized or "MPI_" in text):
         raise FormatError("no MPI call in it", file=str(path), remedy="give the trace that liballprof wrote")

@@ -36,6 +36,8 @@ __all__ = ["LogReader"]
 
 TORN = "process unknown: the line is torn"
 
+_MAX_LINE = 1 << 18
+
 
 class _Origin(NamedTuple):
     """Where a line without a certain process may come from."""
@@ -118,7 +120,10 @@ class LogReader:
                 start = behind_launcher(line)
                 m = plain(line, start) if start else None
             if m is None:
-                self._other(line, file, number)
+                if len(line) <= _MAX_LINE:
+                    self._other(line, file, number)
+                elif MARK in line:  # whatever it is, no program writes such lines, and taking it apart takes forever
+                    self.torn.append((file, number))
                 continue
             prefix, op, op_count, blob, comm, stated = m.groups()
             instance = self._cache.get((prefix, comm, stated))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
-from commcanary_lab.errors import FormatError
+from commcanary_lab.errors import FormatError, LimitError
 from commcanary_lab.files import read_file
 from commcanary_lab.limits import Limits
 
@@ -17,29 +17,35 @@ __all__ = ["FORMAT", "End", "Group", "Header", "Op", "Pending", "Shard", "load",
 FORMAT = "commcanary_lab.shard.v1"
 
 
+#: Sizes, times and numbers of which sums stay within 64 bits.
+_Int = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+_Rank = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+_Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+
+
 class Header(msgspec.Struct, tag_field="kind", tag="header"):
     """First line."""
 
     format: str
-    rank: int
-    world_size: int
+    rank: _Int
+    world_size: _Int
     host: str
     boot_id: str
     clock: str
-    pid: int
-    started_unix_ns: int
-    started_clock_ns: int
+    pid: _Int
+    started_unix_ns: _Int
+    started_clock_ns: _Int
     versions: dict[str, str]
-    overhead_ns: int
+    overhead_ns: _Int
     notes: list[str] = []
 
 
 class Group(msgspec.Struct, tag_field="kind", tag="group"):
     """A process group; global ranks in the group's own order."""
 
-    id: int
+    id: _Int
     name: str
-    ranks: list[int]
+    ranks: list[_Rank]
     torch_name: str
     backend: str
 
@@ -47,55 +53,55 @@ class Group(msgspec.Struct, tag_field="kind", tag="group"):
 class Op(msgspec.Struct, tag_field="kind", tag="op", gc=False):
     """An operation that finished or failed."""
 
-    n: int
-    group: int
+    n: _Int
+    group: _Int
     op: str
-    arrival_ns: int
-    seq: int | None = None
-    size_bytes: int | None = None
+    arrival_ns: _Int
+    seq: _Int | None = None
+    size_bytes: _Size | None = None
     dtype: str | None = None
     reduction: str | None = None
     phase: str | None = None
-    root: int | None = None
-    sender: int | None = None
-    receiver: int | None = None
-    tag: int | None = None
-    sent_splits: list[int] | None = None
-    received_splits: list[int] | None = None
+    root: _Rank | None = None
+    sender: _Rank | None = None
+    receiver: _Rank | None = None
+    tag: _Int | None = None
+    sent_splits: list[_Size] | None = None
+    received_splits: list[_Size] | None = None
     is_async: bool | None = None
     device: str | None = None
-    issued_ns: int | None = None
-    wait_ns: int | None = None
-    finish_ns: int | None = None
+    issued_ns: _Int | None = None
+    wait_ns: _Int | None = None
+    finish_ns: _Int | None = None
     error: str | None = None
 
 
 class Pending(msgspec.Struct, tag_field="kind", tag="pending", gc=False):
     """An operation that had arrived and not finished when it was written."""
 
-    n: int
-    group: int
+    n: _Int
+    group: _Int
     op: str
-    arrival_ns: int
-    seq: int | None = None
-    size_bytes: int | None = None
+    arrival_ns: _Int
+    seq: _Int | None = None
+    size_bytes: _Size | None = None
     dtype: str | None = None
     phase: str | None = None
-    sender: int | None = None
-    receiver: int | None = None
-    tag: int | None = None
+    sender: _Rank | None = None
+    receiver: _Rank | None = None
+    tag: _Int | None = None
     device: str | None = None
 
 
 class End(msgspec.Struct, tag_field="kind", tag="end"):
     """Last line of a closed shard."""
 
-    operations: int
-    unfinished: int
-    stopped_clock_ns: int
-    overhead_ns: int | None
-    outside: dict[str, int]
-    problems: dict[str, int]
+    operations: _Int
+    unfinished: _Int
+    stopped_clock_ns: _Int
+    overhead_ns: _Int | None
+    outside: dict[str, _Int]
+    problems: dict[str, _Int]
 
 
 Line: TypeAlias = Header | Group | Op | Pending | End
@@ -138,10 +144,15 @@ def load(path: str | os.PathLike[str], limits: Limits) -> Shard:
         If a limit is exceeded.
     """
     file = str(path)
-    data = read_file(path, limits=limits)
+    data = read_file(path, limits=limits).removeprefix(b"\xef\xbb\xbf")
     lines = data.split(b"\n")
-    torn = lines.pop()  # what follows the last newline: nothing, or a line cut short
+    torn = lines.pop().strip()  # what follows the last newline: nothing, or a line cut short
+    while len(lines) > 1 and not lines[-1].strip():
+        lines.pop()
     header = _header(lines[0] if lines else torn, file, complete=bool(lines))
+    if header.world_size > limits.max_ranks:
+        what = f"a world of {header.world_size} ranks exceeds the limit of {limits.max_ranks}"
+        raise LimitError(what, file=file, line=1, field="world_size", remedy="raise it with COMMCANARY_LAB_MAX_RANKS")
     body = _Body(header, file)
     for number, text in enumerate(lines[1:], 2):
         body.add(_decode(text, file, number), number)
@@ -225,7 +236,7 @@ def _header(text: bytes, file: str, complete: bool) -> Header:
 def _decode(text: bytes, file: str, number: int) -> Line:
     try:
         return _decoder.decode(text)
-    except msgspec.DecodeError as e:  # a ValidationError is one
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:  # a ValidationError is one
         raise FormatError(f"malformed line: {e}", file=file, line=number, remedy="remove the line or record again") from None
 
 

@@ -6,7 +6,7 @@ import difflib
 import os
 from dataclasses import replace
 
-from commcanary_lab.errors import InputError, Problem
+from commcanary_lab.errors import InputError, LabError, Problem
 from commcanary_lab.files import MAX_CONFIG_BYTES, parse_toml, read_file
 from commcanary_lab.layout.model import DEFAULT_ORDER, KINDS, Layout
 
@@ -23,7 +23,10 @@ def read_layout(path: str | os.PathLike[str]) -> Layout:
     InputError
         If the file cannot be read, is not TOML, or contradicts itself; every problem is listed.
     """
-    return parse_layout(read_file(path, max_bytes=MAX_CONFIG_BYTES), str(path))
+    data = read_file(path, max_bytes=MAX_CONFIG_BYTES)
+    if not data.strip():
+        raise InputError("is empty", file=str(path), remedy="write sizes such as tp = 4, or [groups]")
+    return parse_layout(data, str(path))
 
 
 def parse_layout(text: str | bytes, file: str | None = None) -> Layout:
@@ -59,8 +62,8 @@ def parse_layout(text: str | bytes, file: str | None = None) -> Layout:
             order=order,
             explicit={name: tuple(members) for name, members in table.get("groups", {}).items()},
         )
-    except InputError as e:
-        raise InputError([replace(p, file=file) for p in e.problems]) from None
+    except LabError as e:
+        raise type(e)([replace(p, file=file) for p in e.problems]) from None
 
 
 def _check(key: str, value: object, file: str | None) -> Problem | None:

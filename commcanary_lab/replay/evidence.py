@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from commcanary_lab.canonical import write_atomic
-from commcanary_lab.errors import UsageError
+from commcanary_lab.errors import InputError, UsageError
+from commcanary_lab.files import read_file
 from commcanary_lab.replay.source import sha256_of
 
 __all__ = ["SUMS", "new_directory", "seal", "verify_seal"]
@@ -60,8 +61,10 @@ def verify_seal(directory: Path) -> list[str]:
     """
     try:
         # only a line feed ends a line: other ends would be changes that nobody sees
-        *lines, rest = (directory / SUMS).read_bytes().decode("utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        *lines, rest = read_file(directory / SUMS).decode("utf-8").split("\n")
+    except InputError as error:
+        return [f"{SUMS}: {error.problems[0].what}"]
+    except UnicodeDecodeError as error:
         return [f"{SUMS}: cannot be read: {error}"]
     listed: dict[str, str] = {}
     problems = [f"{SUMS}: the last line is damaged"] if rest else []
@@ -76,6 +79,6 @@ def verify_seal(directory: Path) -> list[str]:
             problems.append(f"{name}: missing")
         elif name not in listed:
             problems.append(f"{name}: added")
-        elif (directory / name).is_symlink() or sha256_of(directory / name) != listed[name]:
+        elif (directory / name).is_symlink() or not (directory / name).is_file() or sha256_of(directory / name) != listed[name]:
             problems.append(f"{name}: changed")
     return problems

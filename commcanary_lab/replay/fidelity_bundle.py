@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from commcanary_lab.errors import FormatError
+from commcanary_lab.files import open_regular
 from commcanary_lab.replay.evidence import new_directory, seal, verify_seal
 
 __all__ = ["ARCHIVE", "CALIBRATION", "FIDELITY", "LINKS", "bundle_problems", "pack", "unpack", "unpacked"]
@@ -68,7 +69,7 @@ def unpack(archive: Path, directory: Path) -> None:
     place = new_directory(directory)
     total = 0
     try:
-        with tarfile.open(archive, "r:xz") as tar:
+        with open_regular(archive) as f, tarfile.open(fileobj=f, mode="r:xz") as tar:
             for count, entry in enumerate(tar):
                 total += entry.size
                 if count >= _MOST_FILES or total > _MOST_BYTES:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
-from commcanary_lab.capture.processes import end_all, how_ended, is_running, new_mark, terminable
+from commcanary_lab.capture.processes import end_all, how_ended, is_running, name_launcher, new_mark, terminable
 from commcanary_lab.errors import FormatError, MissingExtraError, UsageError
 from commcanary_lab.replay.spec import RankMarker, ReplaySpec, RunState, marker_path, read_document
 
@@ -102,6 +102,7 @@ def run_ranks(
     """
     base = environment(env)
     mark = new_mark(base)
+    name_launcher(base)
     extras = environments or [{}] * len(commands)
     start = time.monotonic()
     processes: list[subprocess.Popen[bytes]] = []

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from commcanary_lab._shown import Shown
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import FormatError, LaunchError, RefusedError
+from commcanary_lab.limits import DEFAULT
 from commcanary_lab.replay.evidence import verify_seal
 from commcanary_lab.replay.fabric_spec import FABRIC_FILE, FabricSpec
 from commcanary_lab.replay.program import Program
@@ -383,6 +384,9 @@ def read_replay(directory: str | Path) -> Replay:
     """
     place = Path(directory)
     spec = read_document(place / "run.json", ReplaySpec)
+    if not 1 <= spec.ranks <= DEFAULT.max_ranks:
+        remedy = "the directory was changed: read a copy of it"
+        raise FormatError(f"names {spec.ranks} ranks", file=str(place / "run.json"), field="ranks", remedy=remedy)
     try:
         state = read_document(place / "result.json", RunState)
     except FormatError:

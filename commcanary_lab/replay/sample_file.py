@@ -11,7 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.errors import FormatError
+from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,24 +116,32 @@ def read_samples(path: Path) -> tuple[dict[str, IntArray], bool]:
     batches: list[Any] = []
     whole = False
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             stream = pa.ipc.open_stream(file)
             if tuple(stream.schema.names) != COLUMNS:
                 raise FormatError(f"the columns are {', '.join(stream.schema.names)}", file=str(path), remedy="not a file of samples")
+            if any(kind != pa.int64() for kind in stream.schema.types):
+                raise FormatError("a column holds something else than whole numbers", file=str(path), remedy="not a file of samples")
             try:
                 while True:
                     batches.append(stream.read_next_batch())
             except StopIteration:
                 whole = True
-            except (pa.ArrowInvalid, OSError):  # the last batch is not complete
+            except (pa.ArrowException, OSError):  # the last batch is not complete
                 whole = False
             # a stream that was not closed ends without its mark of 8 bytes
             file.seek(-8, os.SEEK_END)
             whole = whole and file.read() == b"\xff\xff\xff\xff\x00\x00\x00\x00"
-    except (pa.ArrowInvalid, OSError) as error:
+    except FormatError:
+        raise
+    except InputError as error:
+        raise FormatError(error.problems[0].what, file=str(path), remedy="not a file of samples") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"cannot be read: {error}", file=str(path), remedy="not a file of samples") from None
     columns = {}
     for i, name in enumerate(COLUMNS):
+        if any(b.column(i).null_count for b in batches):
+            raise FormatError("a sample is missing", file=str(path), field=name, remedy="the file is damaged")
         parts = [b.column(i).to_numpy() for b in batches]
         columns[name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     return columns, whole

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import FormatError
+from commcanary_lab.files import open_regular
 from commcanary_lab.replay.program import Program
 from commcanary_lab.replay.spec import ReplaySpec
 from commcanary_lab.trace.model import Trace
@@ -18,7 +19,7 @@ _CANARY, _TRACE = "canary.json", "trace.parquet"
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, 64 hexadecimal digits."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -43,9 +44,13 @@ def open_source(directory: Path, spec: ReplaySpec) -> Canary | Trace:
     FormatError
         If the file is not the one that was written.
     """
+    if spec.program not in (_CANARY, _TRACE):
+        what = f"names a program {spec.program!r}"
+        raise FormatError(what, file=str(directory / "run.json"), field="program", remedy=f"it is {_CANARY} or {_TRACE} in every replay")
     path = directory / spec.program
     if sha256_of(path) != spec.program_sha256:
-        raise FormatError("the program was changed after the replay was prepared", file=str(path), remedy="prepare a new replay")
+        what = "the program was changed after the replay was prepared"
+        raise FormatError(what, file=str(path), field="program_sha256", remedy="prepare a new replay")
     if spec.program == _CANARY:
         from commcanary_lab.canary.read import read_canary
 

@@ -250,7 +250,7 @@ def read_document(path: Path, kind: type[T]) -> T:
         If it is missing, or not what it should be.
     """
     try:
-        return msgspec.json.decode(read_file(path), type=kind)
+        return msgspec.json.decode(read_file(path).removeprefix(b"\xef\xbb\xbf"), type=kind)
     except LabError as error:
         raise FormatError(error.problems[0].what, file=str(path), remedy="the directory is not of a replay, or was changed") from None
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from commcanary_lab.capture.processes import end_with_launcher
 from commcanary_lab.replay.operations import Arena, Operation, prepare
 from commcanary_lab.replay.overlap import Compute
 from commcanary_lab.replay.probe import Checked, Probe
@@ -55,6 +56,7 @@ class _Rank:
 def main(arguments: list[str] | None = None) -> int:
     """Run one rank and leave its marker; return the exit status."""
     directory = Path((arguments or sys.argv[1:])[0])
+    end_with_launcher()
     rank = int(os.environ["RANK"])
     spec = read_document(directory / "run.json", ReplaySpec)
     (directory / f"rank-{rank:05d}.started").write_text(f"{os.getpid()}\n")

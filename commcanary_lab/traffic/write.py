@@ -19,14 +19,18 @@ from __future__ import annotations
 
 import io
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
 from commcanary_lab.canonical import canonical_bytes, write_atomic
-from commcanary_lab.errors import InputError, RefusedError, UsageError
+from commcanary_lab.errors import InputError, LabError, RefusedError, UsageError
+from commcanary_lab.files import open_regular
+from commcanary_lab.limits import DEFAULT
 from commcanary_lab.traffic.cells import Cells, FloatArray, IntArray, canonical
 from commcanary_lab.traffic.parts import group_names
 
@@ -194,10 +198,13 @@ def read_cells(path: str | os.PathLike[str]) -> tuple[IntArray, Cells]:
     if suffix not in _READERS:
         raise UsageError(f"a traffic matrix cannot be read from {suffix!r}", file=str(path), remedy=f"known are {', '.join(_READERS)}")
     try:
-        ranks, src, dst, size = _READERS[suffix](Path(path))
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror or e}", file=str(path), remedy="check the path") from None
-    except (ValueError, KeyError) as e:
+        with open_regular(path) as f:
+            DEFAULT.check_bytes(os.fstat(f.fileno()).st_size, str(path))
+            ranks, src, dst, size = _READERS[suffix](f)
+        _check_cells(ranks, src, dst, size)
+    except LabError:
+        raise
+    except (ValueError, LookupError, OverflowError, TypeError, EOFError, OSError, NotImplementedError, BadZipFile, zlib.error) as e:
         raise InputError(f"is no traffic matrix: {e}", file=str(path), remedy="write one with `traffic -o`") from None
     return ranks, canonical(np.zeros(len(src), np.int64), src, dst, size)[1]
 
@@ -205,40 +212,67 @@ def read_cells(path: str | os.PathLike[str]) -> tuple[IntArray, Cells]:
 _Columns = tuple[IntArray, IntArray, IntArray, FloatArray]
 
 
-def _read_csv(path: Path) -> _Columns:
-    with path.open("r", encoding="ascii") as f:
-        if f.readline().strip() != "src,dst,bytes":
-            raise ValueError("the header is not src,dst,bytes")
-        rows = [line.rstrip("\n").split(",") for line in f]
+def _check_cells(ranks: IntArray, src: IntArray, dst: IntArray, size: FloatArray) -> None:
+    if ranks.ndim != 1 or not src.shape == dst.shape == size.shape == (len(src),):
+        raise ValueError("its columns differ in length")
+    if not np.isfinite(size).all() or (size < 0).any():
+        raise ValueError("a cell is no number of bytes")
+    DEFAULT.check_members(len(ranks), "the ranks of the matrix")
+    labels = np.concatenate([src, dst])
+    known = np.isin(labels, ranks) | (labels < 0)
+    if not known.all():
+        raise ValueError(f"it has a cell of rank {labels[~known][0]}, which it does not list")
+
+
+def _lines(f: BinaryIO) -> list[str]:
+    return f.read().removeprefix(b"\xef\xbb\xbf").decode("ascii").splitlines()
+
+
+def _read_csv(f: BinaryIO) -> _Columns:
+    head, *lines = _lines(f) or [""]
+    if head.strip() != "src,dst,bytes":
+        raise ValueError("the header is not src,dst,bytes")
+    rows = [line.split(",") for line in lines]
+    for number, row in enumerate(rows, 2):
+        if len(row) != 3:
+            raise ValueError(f"line {number} has {len(row)} values")
     src, dst = (np.array([int(r[i]) for r in rows], np.int64) for i in (0, 1))
     ends = np.unique(np.concatenate([src, dst]))
     return ends[ends >= 0], src, dst, np.array([float(r[2]) for r in rows], np.float64)
 
 
-def _read_npz(path: Path) -> _Columns:
-    with np.load(path) as f:
+#: Largest array of a matrix file; compressed files can claim any size.
+_MAX_ARRAY_BYTES = 1 << 31
+
+
+def _read_npz(file: BinaryIO) -> _Columns:
+    with ZipFile(file) as z:
+        if any(entry.file_size > _MAX_ARRAY_BYTES for entry in z.infolist()):
+            raise ValueError("it holds an array of more than 2 GiB")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as f:
         ranks, pointers = f["ranks"].astype(np.int64), f["indptr"]
         src, dst = np.repeat(ranks, np.diff(pointers)), ranks[f["indices"]]
         ends = [np.concatenate([a, f[name].astype(np.int64)]) for a, name in ((src, "switch_src"), (dst, "switch_dst"))]
         return ranks, ends[0], ends[1], np.concatenate([f["data"], f["switch_bytes"]])
 
 
-def _read_parquet(path: Path) -> _Columns:
+def _read_parquet(f: BinaryIO) -> _Columns:
     import json
 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=["src", "dst", "bytes"])
-    except pa.ArrowInvalid as e:
+        table = pq.read_table(f, columns=["src", "dst", "bytes"])
+    except pa.ArrowException as e:
         raise ValueError(str(e)) from None
     ranks = np.array(json.loads((table.schema.metadata or {})[b"ranks"]), np.int64)
     return ranks, *(table[name].to_numpy() for name in ("src", "dst", "bytes"))
 
 
-def _read_txt(path: Path) -> _Columns:
-    rows = [[int(x) for x in line.split()] for line in path.read_text("ascii").splitlines()]
+def _read_txt(f: BinaryIO) -> _Columns:
+    rows = [[int(x) for x in line.split()] for line in _lines(f)]
     if any(len(row) != len(rows) for row in rows):
         raise ValueError(f"{len(rows)} lines of {len(rows[0])} values are no square matrix")
     dense = np.array(rows, np.int64).reshape(len(rows), len(rows))
@@ -246,4 +280,4 @@ def _read_txt(path: Path) -> _Columns:
     return np.arange(len(rows)), src.astype(np.int64), dst.astype(np.int64), dense[src, dst].astype(np.float64)
 
 
-_READERS: dict[str, Callable[[Path], _Columns]] = {".csv": _read_csv, ".npz": _read_npz, ".parquet": _read_parquet, ".txt": _read_txt}
+_READERS: dict[str, Callable[[BinaryIO], _Columns]] = {".csv": _read_csv, ".npz": _read_npz, ".parquet": _read_parquet, ".txt": _read_txt}

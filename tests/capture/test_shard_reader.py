@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from commcanary_lab.capture import rows
 from commcanary_lab.capture.rows import EndRow, GroupRow, HeaderRow, OpRow, encode_rows, pending
 from commcanary_lab.capture.shard import ShardFile
-from commcanary_lab.errors import FormatError, LimitError, MergeError, UsageError
+from commcanary_lab.errors import FormatError, InputError, LimitError, MergeError, UsageError
 from commcanary_lab.importers import shard_lines, shards
 from commcanary_lab.limits import Limits
 
@@ -49,6 +50,11 @@ def write(folder: Path, rank: int, *lines: object, ranks: list[int] | None = Non
     return path
 
 
+def kind(field: msgspec.inspect.Field) -> str:
+    """The type of a field without the bounds that the reader sets."""
+    return re.sub(r"\b([gl][et])=-?\d+", r"\1=None", repr(field.type))
+
+
 def test_writer_and_reader_define_the_same_lines() -> None:
     pairs = [(HeaderRow, shard_lines.Header), (GroupRow, shard_lines.Group), (OpRow, shard_lines.Op),
              (rows.PendingRow, shard_lines.Pending), (EndRow, shard_lines.End)]
@@ -57,7 +63,7 @@ def test_writer_and_reader_define_the_same_lines() -> None:
         assert isinstance(a, msgspec.inspect.StructType)
         assert isinstance(b, msgspec.inspect.StructType)
         assert (a.tag, a.tag_field) == (b.tag, b.tag_field)
-        assert [(f.name, f.type, f.required, f.default) for f in a.fields] == [(f.name, f.type, f.required, f.default) for f in b.fields]
+        assert [(f.name, kind(f), f.required, f.default) for f in a.fields] == [(f.name, kind(f), f.required, f.default) for f in b.fields]
     assert rows.FORMAT == shards.FORMAT
 
 
@@ -132,7 +138,7 @@ def test_a_file_without_a_good_header_is_refused(tmp_path: Path, data: bytes) ->
 
 
 def test_missing_files_and_ranks(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         shards.read(tmp_path / "rank-9.jsonl")
     with pytest.raises(FormatError, match="holds no rank"):
         shards.read(tmp_path)

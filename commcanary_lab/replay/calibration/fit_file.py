@@ -159,14 +159,15 @@ def read_fit(path: str | os.PathLike[str], *, limits: Limits = DEFAULT) -> Fit:
         document = msgspec.convert(raw, _Document, strict=True)
         stated = msgspec.convert(document.figures, _Figures)
     except msgspec.ValidationError as e:
-        raise FormatError(f"not a fit: {e}", file=str(path), remedy=remedy) from None
+        what, _, where = str(e).partition(" - at `$.")
+        raise FormatError(f"not a fit: {what}", file=str(path), field=where.rstrip("`") or "figures", remedy=remedy) from None
     s, m = document.samples, document.method
     columns = tuple(np.array(v, np.float64) for v in s.latencies_us)
     try:
         samples = SizeSamples(s.op, s.ranks, s.dtype, s.size_bytes, columns, s.ran_on, s.origin, s.notes)
         found = fit(samples, algorithm=m.algorithm, statistic=m.statistic, confidence=m.confidence, replicates=m.replicates, seed=m.seed)
     except LabError as e:
-        raise FormatError(f"its samples cannot be fitted: {e}", file=str(path), remedy=remedy) from None
+        raise FormatError(f"its samples cannot be fitted: {e}", file=str(path), field="samples, method", remedy=remedy) from None
     for name, ours, theirs in (
         ("alpha_us", found.alpha_us, stated.alpha_us),
         ("bandwidth_gb_s", _finite(found.bandwidth_gb_s), stated.bandwidth_gb_s),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 from typing import Literal
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.canonical import atomic_file
-from commcanary_lab.errors import FormatError
+from commcanary_lab.errors import FormatError, InputError
+from commcanary_lab.files import open_regular
 from commcanary_lab.replay.calibration.resample import generator, permutation
 from commcanary_lab.replay.program import MESSAGES, Step
 
@@ -97,6 +98,10 @@ def write_raw(path: Path, arrival_ns: IntArray, finish_ns: IntArray) -> None:
         np.savez_compressed(f, arrival_ns=arrival_ns, finish_ns=finish_ns)
 
 
+#: Far above the readings of any sweep; compressed files can claim any size.
+_MAX_RAW_BYTES = 1 << 30
+
+
 def read_raw(path: Path, spec: SweepSpec) -> tuple[IntArray, IntArray]:
     """Read the readings of one rank.
 
@@ -106,9 +111,16 @@ def read_raw(path: Path, spec: SweepSpec) -> tuple[IntArray, IntArray]:
         If the file is missing or damaged, or has another shape than the sweep.
     """
     try:
-        with open(path, "rb") as f, np.load(f, allow_pickle=False) as found:
-            arrival, finish = found["arrival_ns"], found["finish_ns"]
-    except (OSError, KeyError, ValueError, EOFError, BadZipFile, zlib.error) as e:
+        with open_regular(path) as f:
+            with ZipFile(f) as z:
+                if any(entry.file_size > _MAX_RAW_BYTES for entry in z.infolist()):
+                    raise ValueError("it holds more than a sweep measures")
+            f.seek(0)
+            with np.load(f, allow_pickle=False) as found:
+                arrival, finish = found["arrival_ns"], found["finish_ns"]
+    except InputError as e:
+        raise FormatError(f"no readings of a rank: {e.problems[0].what}", file=str(path), remedy="run the sweep again") from None
+    except (OSError, LookupError, ValueError, EOFError, NotImplementedError, OverflowError, TypeError, BadZipFile, zlib.error) as e:
         raise FormatError(f"no readings of a rank: {e}", file=str(path), remedy="run the sweep again") from None
     shape = (spec.repeat, len(spec.sizes))
     if any(a.shape != shape or a.dtype != np.int64 for a in (arrival, finish)):

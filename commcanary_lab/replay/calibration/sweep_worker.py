@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from commcanary_lab.capture.processes import end_with_launcher
 from commcanary_lab.errors import RefusedError
 from commcanary_lab.replay.calibration.sweep_spec import SPEC_FILE, SweepSpec, raw_path, round_order, steps_of, write_raw
 from commcanary_lab.replay.operations import Arena, Operation, prepare
@@ -38,6 +39,7 @@ class _Steps:
 def main(arguments: list[str] | None = None) -> int:
     """Run one rank and leave its marker; return the exit status."""
     directory = Path((arguments or sys.argv[1:])[0])
+    end_with_launcher()
     rank = int(os.environ["RANK"])
     spec = read_document(directory / SPEC_FILE, SweepSpec)
     (directory / f"rank-{rank:05d}.started").write_text(f"{os.getpid()}\n")
