@@ -6,12 +6,13 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from commcanary_lab.errors import FormatError, Problem
 from commcanary_lab.importers._text import line_of, read_source
+from commcanary_lab.importers.kineto_batches import decode_batches
+from commcanary_lab.importers.kineto_kinds import ABSENT, Event, Needed
 from commcanary_lab.importers.kineto_repair import close_cut_file, drop_comma, repair_json, to_utf8
 from commcanary_lab.limits import DEFAULT, Limits
 
@@ -20,19 +21,9 @@ __all__ = ["Document", "Event", "read_document"]
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _MAX_COMMAS = 8
 _MAX_REPORTED = 5
-
-
-class Event(msgspec.Struct, gc=False):  # type: ignore[call-arg]
-    """One trace event; what is not needed is skipped while decoding, and times stay text so that nanoseconds stay exact."""
-
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    args: msgspec.Raw = msgspec.Raw()
+#: Larger files are decoded in batches, and hold what the import needs only.
+_LARGE_BYTES = 64 << 20
+_BATCH_BYTES = 8 << 20
 
 
 class _File(msgspec.Struct):
@@ -65,7 +56,7 @@ class Document:
     name : str
         Its last component, for notes and warnings.
     events : list of Event
-        In file order.
+        In file order; in a large file those that no import needs are `ABSENT`.
     distributed_info : dict
         The ``distributedInfo`` object; empty where the file has none.
     base_ns : int, optional
@@ -195,6 +186,8 @@ def _parse(data: bytes, path: str, name: str, warnings: list[str]) -> _File:
     """Decode; events that are not what an event must be are left out with a warning."""
     try:
         is_list = _first_byte(data) == b"["
+        if len(data) > _LARGE_BYTES and not is_list and (parsed := _parse_batches(data)) is not None:
+            return parsed
         try:
             return _File(_LIST.decode(data)) if is_list else _FILE.decode(data)
         except msgspec.ValidationError as e:
@@ -219,6 +212,16 @@ def _parse(data: bytes, path: str, name: str, warnings: list[str]) -> _File:
         return _File(_one_by_one(raws, name, warnings), loose.distributedInfo, loose.baseTimeNanoseconds)
     except RecursionError:
         raise FormatError("JSON nested too deeply", file=path, remedy="give a trace that the PyTorch profiler exported") from None
+
+
+def _parse_batches(data: bytes) -> _File | None:
+    """Decode a large file; None where it is not plain enough for that."""
+    loose = _LOOSE_FILE.decode(data)
+    text = memoryview(loose.traceEvents)
+    if bytes(text[:1]) != b"[":
+        return None
+    events = decode_batches(text, _LIST, Needed(), ABSENT, _BATCH_BYTES)
+    return None if events is None else _File(events, loose.distributedInfo, loose.baseTimeNanoseconds)
 
 
 def _one_by_one(raws: list[msgspec.Raw], name: str, warnings: list[str]) -> list[Event]:

@@ -9,21 +9,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from commcanary_lab.importers.kineto_args import CommArgs, RawArgs, Unreadable, parse_args, read_args
-from commcanary_lab.importers.kineto_read import Document, Event
+from commcanary_lab.importers.kineto_kinds import ANNOTATION, CPU, RECORD, RUNTIME, Event, kind_of
+from commcanary_lab.importers.kineto_read import Document
 from commcanary_lab.importers.kineto_time import BadTimeError, TimeReader
 
 __all__ = ["Kernel", "Mark", "Scan", "compute_intervals", "kernel_operation", "launches", "scan"]
-
-_CPU, _RUNTIME, _KERNEL = 1, 2, 3
-_CATEGORIES = {
-    "cpu_op": _CPU, "user_annotation": _CPU, "Operator": _CPU, "operator": _CPU,
-    "cuda_runtime": _RUNTIME, "cuda_driver": _RUNTIME, "Runtime": _RUNTIME, "runtime": _RUNTIME, "hip_runtime": _RUNTIME,
-    "hip_driver": _RUNTIME, "xpu_runtime": _RUNTIME, "mtia_runtime": _RUNTIME, "privateuse1_runtime": _RUNTIME,
-    "kernel": _KERNEL, "Kernel": _KERNEL, "concurrent_kernel": _KERNEL,
-}  # fmt: skip
-
-RECORD = "record_param_comms"
-_ANNOTATION = re.compile(r"(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl|oneccl|msccl):", re.IGNORECASE)
 
 #: Libraries that communicate outside NCCL's own kernels. Triton names list the operations around a fused kernel, so they do not count.
 _OTHER_COMM = re.compile(
@@ -171,18 +161,15 @@ def _sorted_by_kind(events: list[Event]) -> tuple[_Indexed, _Indexed, _Indexed, 
     cpu_names: dict[str, _Indexed | None] = {RECORD: records}
     kernel_names: dict[str, bool] = {}
     for index, event in enumerate(events):
-        try:
-            kind = _CATEGORIES.get(event.cat)
-        except TypeError:  # a category that is a list or an object
+        kind = kind_of(event)
+        if kind is None:
             continue
-        if kind is None or event.ph != "X" or type(event.name) is not str:
-            continue
-        name = event.name
-        if kind == _RUNTIME:
+        name = str(event.name)
+        if kind == RUNTIME:
             runtime.append(event)
-        elif kind == _CPU:
+        elif kind == CPU:
             if name not in cpu_names:
-                cpu_names[name] = annotations if _ANNOTATION.match(name) else None
+                cpu_names[name] = annotations if ANNOTATION.match(name) else None
             into = cpu_names[name]
             if into is not None:
                 into.append((index, event))
