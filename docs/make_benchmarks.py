@@ -48,7 +48,7 @@ def document(run: dict[str, Any]) -> str:
             b = by_count.get(count)
             cells.append(f"{_seconds(b['stats']['median'])} ({_seconds(b['stats']['min'])})" if b else "")
         lines.append(f"| {group} | {' | '.join(cells)} | {_target(group)} |")
-    lines += ["", *_extra(rows), "", *_browser(), "", *_peer(rows), "", *_replay(), "", *_hta(), ""]
+    lines += ["", *_extra(rows), "", *_large(rows), "", *_browser(), "", *_peer(rows), "", *_replay(), "", *_hta(), ""]
     return "\n".join(lines)
 
 
@@ -72,6 +72,27 @@ def _extra(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
     if share is not None:
         out.append(f"The lossless canary of 100k irregular events takes {share:.1%} of its source's canonical bytes.")
     return out
+
+
+def _large(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
+    """Return what the largest inputs took."""
+    lines = [
+        "## Ten million events",
+        "",
+        "Whole processes, once each: start, reading the file, the work, the output. The trace is that of `tests/bench/gen_large.py` (64"
+        " ranks, irregular, 116 MB of Parquet), the profiler trace that of `tests/bench/gen_kineto.py`.",
+        "",
+        "| | wall | CPU | peak | limits |",
+        "|---|---|---|---|---|",
+    ]
+    for group, by_count in rows.items():
+        for b in by_count.values() if group.startswith("large: ") else ():
+            more = b["extra_info"]
+            lines.append(
+                f"| {group.removeprefix('large: ')} | {_seconds(more['wall_s'])} | {_seconds(more['cpu_s'])} | {more['peak_mb']:,.0f} MB |"
+                f" {more['limits'][0]} s, {more['limits'][1]:,} MB |"
+            )
+    return lines
 
 
 def _inspector(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
