@@ -40,7 +40,7 @@ LAUNCH = """  {{
   }},
 """
 KERNEL = """  {{
-    "ph": "X", "cat": "kernel", "name": "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1", "pid": 0, "tid": 7,
+    "ph": "X", "cat": "kernel", "name": "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "pid": 0, "tid": 7,
     "ts": {ts}.{ns:03}, "dur": {dur}.512,
     "args": {{
       "External id": {id}, "queued": 0, "device": 0, "context": 1, "stream": 7, "correlation": {id},
@@ -61,6 +61,7 @@ COLLECTIVE = """  {{
   }},
 """
 TAIL = '  {"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "ts": 9, "s": "g"}\n  ],\n  "traceName": "rank0.json"\n}\n'
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 OPERATORS = ("linear", "mm", "native_layer_norm", "mul", "silu", "scaled_dot_product_attention", "copy_", "empty_strided")
 
 
@@ -80,12 +81,8 @@ def write(path: Path, size_mb: int) -> int:
             seq += 1
             fields = {"op": "allreduce", "count": 4096 << (seq % 6), "seq": seq, "id": number, "ns": seq % 1000}
             parts.append(COLLECTIVE.format(cat="cpu_op", name="record_param_comms", pid=4100, tid=4100, ts=ts, dur=25, more="", **fields))
-            parts.append(
-                COLLECTIVE.format(
-                    cat="kernel", name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", pid=0, tid=20, ts=ts + 20,
-                    dur=60 + seq % 13, more=f', "device": 0, "stream": 20, "correlation": {number}', **fields,
-                )
-            )  # fmt: skip
+            more = f', "device": 0, "stream": 20, "correlation": {number}'
+            parts.append(COLLECTIVE.format(cat="kernel", name=NCCL, pid=0, tid=20, ts=ts + 20, dur=60 + seq % 13, more=more, **fields))
             ts, number = ts + 90, number + 1
             f.write("".join(parts))
         f.write(TAIL)
