@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import tornado.web
+from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import get_session_id
 from panel.io.server import AutoloadJsHandler, ComponentResourceHandler, WSHandler
@@ -154,12 +155,12 @@ class BoundedWebSocket(WSHandler):
             self.close(1008, "refused")
 
     async def _async_open(self, token: str) -> None:
-        try:
-            known = get_session_id(token) in self.application_context._sessions
-        except (ValueError, KeyError, AssertionError):
-            known = False
-        if not known and open_sessions(self.application) >= self.gate.max_sessions:
+        known = self.application_context._sessions.get(get_session_id(token))  # its signature was checked
+        if known is None and open_sessions(self.application) >= self.gate.max_sessions:
             self.close(1013, "the workbench is full")
+            return
+        if known is not None and not self._is_of_this_visitor(known):
+            self.close(1008, "this page was opened by somebody else")
             return
         try:
             await super()._async_open(token)
@@ -167,17 +168,12 @@ class BoundedWebSocket(WSHandler):
             log.warning("a connection from %s was refused: %s", self.request.remote_ip, str(error)[:200])
             self.close(1008, "refused")
             return
-        if not self._same_visitor():
-            self.close(1008, "this page was opened by somebody else")
-            return
         if self.handler is not None:
             self.handler._handlers.pop("PUSH-DOC", None)  # replaces the whole document: no browser sends it
 
-    def _same_visitor(self) -> bool:
+    def _is_of_this_visitor(self, session: ServerSession) -> bool:
         """Whoever holds the page of another visitor still needs that visitor's cookie."""
-        if self.connection is None:
-            return False
-        context = self.connection.session.document.session_context
+        context = session.document.session_context
         opened = getattr(context.request, "lab_user", None) if context is not None else None
         return opened == getattr(self.request, "lab_user", None)
 

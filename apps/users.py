@@ -145,7 +145,9 @@ class Users:
             except (OSError, InputError) as e:
                 self._users, self._stamp = {}, None
                 if must:
-                    raise e if isinstance(e, InputError) else InputError(str(e.strerror), file=str(self.path), remedy=_REMEDY) from None
+                    raise (
+                        e if isinstance(e, InputError) else InputError(f"cannot be read: {e.strerror}", file=str(self.path), remedy=_REMEDY)
+                    ) from None
 
 
 def _read(path: Path) -> _File:

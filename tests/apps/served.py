@@ -131,6 +131,13 @@ async def connection(served: Served, token: str, **headers: str) -> AsyncIterato
         yield link
     finally:
         link.close()
+        with contextlib.suppress(TimeoutError):  # until the other end has closed, too
+            async with asyncio.timeout(5):
+                while await link.read_message() is not None:
+                    pass
+        await asyncio.sleep(0.05)
+        if link.stream is not None:
+            link.stream.close()
 
 
 def message(kind: str, content: Any, **header: Any) -> list[str]:
