@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import tornado.web
+from bokeh.protocol.receiver import Receiver
 from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import get_session_id
@@ -140,6 +141,7 @@ class BoundedWebSocket(WSHandler):
     """Bokeh's connection, with bounds: sessions, bytes of a message, and nothing that a browser never sends."""
 
     gate: Gate
+    receiver: Receiver | None
     _assembled = 0
 
     def check_origin(self, origin: str) -> bool:

@@ -132,7 +132,7 @@ async def connection(served: Served, token: str, **headers: str) -> AsyncIterato
     finally:
         link.close()
         with contextlib.suppress(TimeoutError):  # until the other end has closed, too
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(1):
                 while await link.read_message() is not None:
                     pass
         await asyncio.sleep(0.05)
