@@ -9,7 +9,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from commcanary_lab.errors import LabError, UsageError
+from commcanary_lab.errors import LabError
 from commcanary_lab.review.signoff import DECISIONS, MAX_NAME, MAX_NOTE
 from commcanary_lab.views.comparison_words import VERDICT_WORDS
 from commcanary_lab.views.markup import chip, html, message, title_html
@@ -40,20 +40,19 @@ class SignOffPanel:
         self._save, self._signer = save, signer
         self._list, self._problem = html(""), html("", visible=False)
         style: dict[str, Any] = {"size": "small", "variant": "outlined"}
-        self.name = pmui.TextInput(label="Your name (optional)", max_length=MAX_NAME, margin=(0, 12, 0, 0), width=240, **style)
+        self.name = pmui.TextInput(label="Your name (optional)", max_length=MAX_NAME, margin=(8, 0, 0, 0), width=280, **style)
         if signer:
             self.name.param.update(label="You sign as", value=signer, disabled=True)
         self.note = pmui.TextAreaInput(
             label="Note (optional)", max_length=MAX_NOTE, rows=2, auto_grow=True, max_rows=10, margin=(10, 0, 8, 0),
             sizing_mode="stretch_width", **style,
         )  # fmt: skip
-        self.decision = pmui.RadioButtonGroup(label="", options=_CHOICES, value=None, size="small", margin=0, align="center", width=270)
-        self.button = pmui.Button(label="Save sign-off", variant="contained", disable_elevation=True, size="small", margin=0)
-        self.button.on_click(lambda _: self._pressed())
-        row = pn.Row(
-            self.name, self.decision, sizing_mode="stretch_width", margin=(8, 0, 0, 0), styles={"flex-wrap": "wrap", "gap": "8px 0"}
-        )
-        form = [html(f'<p class="muted">{escape(refused)}</p>')] if refused else [row, self.note, self._problem, self.button]
+        # one button for each decision: a choice with a state begins with its first option, which nobody has chosen
+        self.buttons = {d: pmui.Button(label=words, variant="outlined", size="small", margin=(0, 8, 0, 0)) for words, d in _CHOICES.items()}
+        for decision, button in self.buttons.items():
+            button.on_click(lambda _, decision=decision: self._pressed(decision))
+        row = pn.Row(*self.buttons.values(), sizing_mode="stretch_width", margin=0)
+        form = [html(f'<p class="muted">{escape(refused)}</p>')] if refused else [self.name, self.note, self._problem, row]
         self.card = paper(self._list, *form)
 
     def show(self, found: tuple[Signed, ...], verdict: str) -> None:
@@ -61,20 +60,23 @@ class SignOffPanel:
         words = f"A decision is a file of its own in the workspace; it states this comparison by SHA-256, with its verdict: {verdict}"
         self._list.object = f'<div class="cl">{title_html("Sign-off", words)}{signed_html(found)}</div>'
 
-    def _pressed(self) -> None:
-        self.button.disabled = True
+    def _pressed(self, decision: str) -> None:
+        self._enable(False)
         try:
-            if self.decision.value not in DECISIONS:
-                raise UsageError("no decision is chosen", remedy="press Approve, Reject or Needs data")
-            self._save(self.decision.value, self._signer or self.name.value or "", self.note.value or "")
+            self._save(decision, self._signer or self.name.value or "", self.note.value or "")
         except LabError as e:
             self._problem.object = f'<div class="cl">{message("The sign-off was not saved", str(e), "err")}</div>'
             self._problem.visible = True
             return
         finally:
-            self.button.disabled = False
+            self._enable(True)
         self._problem.visible = False
         self.note.value = ""
+
+    def _enable(self, enabled: bool) -> None:
+        """A second click while the first one is written must not make a second file."""
+        for button in self.buttons.values():
+            button.disabled = not enabled
 
 
 def signed_html(found: tuple[Signed, ...]) -> str:

@@ -150,4 +150,4 @@ def signoffs_section(signed: Sequence[tuple[SignOff, SignOffCheck]]) -> str:
             f'<div class="signoff"><p><b>{escape(s.words)}</b>{by} <span class="result {kind}">{escape(words + why)}</span></p>'
             f'{note}<p class="note">{escape(facts)}</p></div>'
         )
-    return section("Sign-off", "".join(out), "Names are as they were typed; nobody checked who typed them.")
+    return section("Sign-off", "".join(out), "A file does not prove who wrote it: who may write to the folder decides who can sign.")
