@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -197,12 +197,23 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, target)
+        _sync_directory(target.parent)
     except OSError as e:
         _remove(temporary)
         raise InputError(f"cannot be written: {e.strerror}", file=str(target), remedy="choose a writable place with free space") from None
     except BaseException:
         _remove(temporary)
         raise
+
+
+def _sync_directory(path: Path) -> None:
+    """Make a new name survive a power cut, where the system can."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _remove(path: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 __all__ = [
     "BudgetError",
@@ -19,6 +20,7 @@ __all__ = [
     "TimingError",
     "UnknownValueError",
     "UsageError",
+    "naming",
 ]
 
 #: How many problems one message lists before it only counts the rest.
@@ -118,6 +120,25 @@ class LabError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:  # survives process pools with its problems intact
         return (type(self), (self.problems,))
+
+
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """Name a file in the problems that do not name one: what is found out about decoded content does not know where it came from.
+
+    Examples
+    --------
+    >>> with naming("a.json"):
+    ...     raise LabError("is empty", field="events")
+    Traceback (most recent call last):
+    commcanary_lab.errors.LabError: a.json: events: is empty
+    """
+    try:
+        yield
+    except LabError as e:
+        if all(p.file for p in e.problems):
+            raise
+        raise type(e)(tuple(p if p.file else replace(p, file=file) for p in e.problems)) from None
 
 
 class UsageError(LabError, ValueError):

@@ -21,7 +21,7 @@ from commcanary_lab.commands.inputs import (
     read_salt,
 )
 from commcanary_lab.commands.output import busy, emit_json, progress, say, table
-from commcanary_lab.errors import UsageError
+from commcanary_lab.errors import UsageError, naming
 
 if TYPE_CHECKING:
     from commcanary_lab.minimize.search import Progress
@@ -252,8 +252,9 @@ def verify_ledger_(
 
     document = read_document(ledger, "give the ledger first, then its result")
     source = None if trace is None else load_trace([trace])
-    with busy("verifying"):
-        found = verify_ledger(document, load_artifact(result), source, salt=read_salt(salt_file))
+    artifact, salt = load_artifact(result), read_salt(salt_file)
+    with busy("verifying"), naming(str(ledger)):
+        found = verify_ledger(document, artifact, source, salt=salt)
     if json:
         emit_json(found.to_json())
     else:

@@ -9,7 +9,7 @@ import typer
 
 from commcanary_lab.commands.inputs import Assume, BackendsFile, Json, load_artifact, load_backends_file, load_trace
 from commcanary_lab.commands.output import busy, emit_json, say, table
-from commcanary_lab.errors import InputError, UsageError
+from commcanary_lab.errors import InputError, UsageError, naming
 
 if TYPE_CHECKING:
     from commcanary_lab.review.comparison import Comparison
@@ -191,7 +191,7 @@ def verify_comparison(
 
     document = read_document(_existing(comparison), "give the output of compare -o")
     a, b = _pair(base, candidate)
-    with busy("comparing"):
+    with busy("comparing"), naming(str(comparison)):
         check = verify(document, a, b, None if policy is None else load_policy(policy))
     _finish(check, "comparison", json)
 

@@ -79,6 +79,8 @@ def read_source(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Sourc
         if raw.startswith(magic):
             raise FormatError(f"the file is packed with {packer}", file=name, remedy="unpack it first; plain files and gzip are read")
     source = _gunzip(raw, name, limits) if raw.startswith(_GZIP) else SourceBytes(raw)
+    if not source.data:
+        raise FormatError("the file is empty inside its gzip", file=name, remedy="record it again, or leave it out")
     refuse_archive(source.data, name)
     return source
 

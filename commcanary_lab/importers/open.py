@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from commcanary_lab._collector import collector_paused
-from commcanary_lab.errors import FormatError, InputError, LabError, Problem, UsageError
+from commcanary_lab.errors import FormatError, InputError, Problem, UsageError, naming
 from commcanary_lab.importers import FORMATS, Format, format_named, known_formats
 from commcanary_lab.importers._text import PACKERS, peek, read_source, refuse_archive
 from commcanary_lab.layout import Layout
 from commcanary_lab.limits import DEFAULT, Limits
+from commcanary_lab.trace.invariants import check_imported
 from commcanary_lab.trace.model import Trace
 
 __all__ = ["open_trace", "recognise_file"]
@@ -98,15 +98,13 @@ def open_trace(
     options = {name: value for name, value in every.items() if name in chosen.options}
     if "align_ends" in options:
         options["align_ends"] = align_ends
-    with collector_paused():
-        try:
-            return chosen.read(files, **options, limits=limits)
-        except LabError as e:
-            if all(p.file for p in e.problems):
-                raise
-            # contradictions between records are found where nobody knows any more which file they came from
-            named = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more files"
-            raise type(e)(tuple(p if p.file else replace(p, file=named) for p in e.problems)) from None
+    # contradictions between records are found where nobody knows any more which file they came from
+    with collector_paused(), naming(str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"):
+        trace = chosen.read(files, **options, limits=limits)
+        if chosen.per_rank:  # complete traces are checked field by field
+            check_imported(trace)
+        return trace
+
 
 
 def _takers(option: str) -> str:

@@ -215,6 +215,9 @@ def _record(row: Op, shard: Shard, members: tuple[int, ...]) -> Record:
     on_host = row.device is None
     assert row.size_bytes is not None  # checked by the caller
     assert row.finish_ns is not None
+    if row.finish_ns < row.arrival_ns:
+        what = f"operation {row.n} finishes {row.arrival_ns - row.finish_ns} ns before it arrives"
+        raise FormatError(what, file=shard.file, field="finish_ns", remedy="the shard was changed; record again")
     reduction = canonical_reduction(row.reduction.replace("_", "")) if row.reduction is not None and op in REDUCTION_OPS else None
     record = Record(
         rank=shard.header.rank,

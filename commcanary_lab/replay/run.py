@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import Any, Literal
 
 from commcanary_lab.canary.model import Canary
+from commcanary_lab.canonical import write_atomic
 from commcanary_lab.errors import UsageError
 from commcanary_lab.replay.evidence import new_directory, seal
 from commcanary_lab.replay.launch import batch_script, check_nodes, need_torch, run_ranks, torchrun, worker_command
@@ -97,7 +98,7 @@ def prepare(
     write_document(place / "run.json", spec)
     if nodes is not None:
         script = place / "replay.sbatch"
-        script.write_text(batch_script(spec, nodes, script.name))
+        write_atomic(script, batch_script(spec, nodes, script.name).encode())
     return spec
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.errors import FormatError, Problem
+from commcanary_lab.errors import FormatError, Problem, TimingError
 from commcanary_lab.trace.columns import Column, Ragged
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.numbering import first_rows, number_rows
 from commcanary_lab.trace.ops import OPS
 from commcanary_lab.trace.timing import check_timing
 
-__all__ = ["check_trace", "fits_members", "fits_widths"]
+__all__ = ["check_imported", "check_times", "check_trace", "fits_members", "fits_widths"]
+
+#: As the JSON format says it: 10^12 microseconds.
+_MAX_TIME_NS = 10**15
+_RAGGED_TIMES = ("arrival_ns", "duration_ns", "rank_start_ns")
 
 _TIMES = ("start_ns", "gap_ns", "compute_before_ns", "overlap_ns", "observed_exposed_ns")
 
@@ -68,6 +72,49 @@ def check_trace(trace: Trace, file: str | None = None) -> None:
     if found:
         raise FormatError(Problem(found[1], file=file, field=found[0], remedy="the file is damaged: write it again"))
     check_timing(trace, file)
+
+
+def check_imported(trace: Trace) -> None:
+    """Refuse what an importer made of contradicting records, so that whatever is opened can be written and read again.
+
+    Raises
+    ------
+    FormatError, TimingError
+        Naming the first field, and the event where it is a time.
+    """
+    check_times(trace)
+    found = _misfit(trace)
+    if found:
+        raise FormatError(Problem(f"{found[1]}, says the source", field=found[0], remedy="repair the record, or record again"))
+
+
+def check_times(trace: Trace, file: str | None = None) -> None:
+    """Refuse times that no file format of this package can say: negative ones, and more than 10^12 microseconds.
+
+    Raises
+    ------
+    TimingError
+        Naming the first event and its field.
+
+    Examples
+    --------
+    >>> from commcanary_lab.trace import Coded, ProcessGroup
+    >>> check_times(Trace.build(1, op=Coded.constant(1, "barrier"), group=np.zeros(1, np.int32), size_bytes=np.zeros(1, np.int64),
+    ...                         groups=(ProcessGroup("tp", (0, 1)),), gap_ns=Column(np.array([10**16]))))
+    Traceback (most recent call last):
+    commcanary_lab.errors.TimingError: event 0: gap_ns: is 10000000000000000, more than 11 days; check the clock and the unit of the source
+    """
+    remedy = "check the clock and the unit of the source"
+    for name in (*_TIMES, *_RAGGED_TIMES):
+        column: Column | Ragged = getattr(trace, name)
+        values = column.filled(0) if isinstance(column, Column) else column.values
+        low = -1 if name in _RAGGED_TIMES else 0  # -1 stands for unknown
+        if not values.size or (values.min() >= low and values.max() <= _MAX_TIME_NS):
+            continue
+        at = int(np.argmax((values < low) | (values > _MAX_TIME_NS)))
+        event = at if isinstance(column, Column) else int(np.searchsorted(column.pointers, at, "right")) - 1
+        what = f"is {values[at]}, " + ("more than 11 days" if values[at] > 0 else "before its beginning")
+        raise TimingError(Problem(what, file=file, record=event, field=name, remedy=remedy))
 
 
 def _misfit(trace: Trace) -> tuple[str, str] | None:

@@ -204,7 +204,7 @@ def read_cells(path: str | os.PathLike[str]) -> tuple[IntArray, Cells]:
         _check_cells(ranks, src, dst, size)
     except LabError:
         raise
-    except (ValueError, LookupError, OverflowError, TypeError, EOFError, OSError, NotImplementedError, BadZipFile, zlib.error) as e:
+    except (ValueError, LookupError, OverflowError, TypeError, EOFError, OSError, RuntimeError, BadZipFile, zlib.error) as e:
         raise InputError(f"is no traffic matrix: {e}", file=str(path), remedy="write one with `traffic -o`") from None
     return ranks, canonical(np.zeros(len(src), np.int64), src, dst, size)[1]
 

@@ -45,7 +45,7 @@ def _lines(*values: Any) -> bytes:
 def _event(i: int, **more: Any) -> dict[str, Any]:
     return {
         "id": f"e{i}", "op": "all_reduce", "bytes": 1024 * (1 + i % 2), "ranks": [0, 1], "phase": "decode", "group": "tp",
-        "dtype": "float32", "reduction_op": "sum", "start_us": 10.5 * i, "arrival_us": [0, 1.25], "compute_overlap_us": 2,
+        "dtype": "float32", "reduction_op": "sum", "start_us": 10.5 * i, "rank_arrival_us": {"0": 0, "1": 1.25}, "compute_overlap_us": 2,
         "compute_pressure": 0.5,
     } | more  # fmt: skip
 

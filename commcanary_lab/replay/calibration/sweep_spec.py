@@ -120,7 +120,7 @@ def read_raw(path: Path, spec: SweepSpec) -> tuple[IntArray, IntArray]:
                 arrival, finish = found["arrival_ns"], found["finish_ns"]
     except InputError as e:
         raise FormatError(f"no readings of a rank: {e.problems[0].what}", file=str(path), remedy="run the sweep again") from None
-    except (OSError, LookupError, ValueError, EOFError, NotImplementedError, OverflowError, TypeError, BadZipFile, zlib.error) as e:
+    except (OSError, LookupError, ValueError, EOFError, OverflowError, TypeError, RuntimeError, BadZipFile, zlib.error) as e:
         raise FormatError(f"no readings of a rank: {e}", file=str(path), remedy="run the sweep again") from None
     shape = (spec.repeat, len(spec.sizes))
     if any(a.shape != shape or a.dtype != np.int64 for a in (arrival, finish)):

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
-from commcanary_lab.canonical import write_atomic
+from commcanary_lab.canonical import atomic_file, write_atomic
 from commcanary_lab.capture.processes import terminable
 from commcanary_lab.errors import FormatError
+from commcanary_lab.files import open_regular
 from commcanary_lab.replay.campaign.decide import audit_of_run, evaluate
 from commcanary_lab.replay.campaign.freeze import Frozen, audit_of_program, freeze
 from commcanary_lab.replay.campaign.history import refuse_failed
@@ -140,7 +141,8 @@ class _Session:
         for name, given in self.frozen.files.items():
             target = self.place / name
             target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(given, target)
+            with open_regular(given) as source, atomic_file(target) as f:
+                shutil.copyfileobj(source, f)
             target.chmod(0o444)
         self._write(PREREGISTRATION, self.frozen.data)
         manifest = self.frozen.manifest
