@@ -133,8 +133,10 @@ def share_cell() -> Any:
 
 
 def rate_cell() -> Any:
-    """Return a table cell formatter for GB/s."""
-    return _cell(_DIGITS, "value == null || !isFinite(value) ? '' : digits(value) + ' GB/s'")
+    """Return a table cell formatter for rates that are given in GB/s (1e9); small ones are shown in smaller units."""
+    below = "value >= 1e-3 ? digits(1e3 * value) + ' MB/s' : digits(1e6 * value) + ' kB/s'"
+    scaled = f"value >= 1 || value <= 0 ? digits(value) + ' GB/s' : {below}"
+    return _cell(_DIGITS, f"value == null || !isFinite(value) ? '' : {scaled}")
 
 
 def count_cell() -> Any:
@@ -147,11 +149,16 @@ def number_cell() -> Any:
     return _cell(_DIGITS, "value == null || isNaN(value) ? '' : !isFinite(value) ? 'infinite' : digits(value)")
 
 
+_LONG_TEXT = (
+    '<span title="<%- value %>" style="display:block;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"><%- value %></span>'
+)
+
+
 def long_text_cell() -> Any:
     """Return a table cell formatter for text that may be cut off: the whole of it is shown under the pointer."""
     from bokeh.models import HTMLTemplateFormatter
 
-    return HTMLTemplateFormatter(template='<span title="<%- value %>"><%- value %></span>')
+    return HTMLTemplateFormatter(template=_LONG_TEXT)
 
 
 def status_cell() -> Any:

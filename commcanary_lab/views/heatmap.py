@@ -78,7 +78,7 @@ class TrafficView:
         self.brush: Brush | None = None
         self._handles: list[dict[str, Any]] = []
         self._borders = ColumnDataSource({"at": node_borders(matrix, gpus_per_node)})
-        self._plot = pn.pane.HoloViews(None, linked_axes=False, margin=0, width=_FRAME + 150, height=_FRAME + 92)
+        self._plot = pn.pane.HoloViews(None, linked_axes=False, margin=0)
         self._bars = pn.pane.HoloViews(None, linked_axes=False, margin=0, sizing_mode="stretch_width")
         self._table = links_table(links_frame(matrix, None))
         self._caption = html("", margin=0)
@@ -316,6 +316,7 @@ def _finish(m: TrafficMatrix, borders: Any, kept: list[dict[str, Any]] | None, f
             figure.vspan(x="at", **style)
             figure.hspan(y="at", **style)
         figure.toolbar.autohide = True
+        figure.min_border_bottom = 54  # for the name of the axis, which Bokeh measures before it is there
         plain(plot, element)
 
     return apply

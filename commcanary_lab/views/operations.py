@@ -77,18 +77,18 @@ def operation_table(operations: OperationTable) -> Any:
     """Return the rows; columns that no row fills are left out."""
     frame = _frame(operations)
     columns = {
-        "op": TableColumn("Operation", None, 120, grow=2),
-        "group": TableColumn("Group", None, 120, grow=2),
-        "size": TableColumn("Size B", fmt.bytes_cell(), 80, right=True),
-        "count": TableColumn("Events", fmt.count_cell(), 70, right=True),
-        "total": TableColumn("Total", fmt.bytes_cell(), 80, right=True),
-        "p50": TableColumn("p50", fmt.time_cell(), 75, right=True),
-        "p95": TableColumn("p95", fmt.time_cell(), 75, right=True),
-        "algbw": TableColumn("algbw", fmt.rate_cell(), 90, right=True),
-        "busbw": TableColumn("busbw", fmt.rate_cell(), 90, right=True),
-        "hidden": TableColumn("Hidden", fmt.time_cell(), 75, right=True),
-        "exposed": TableColumn("Exposed", fmt.time_cell(), 80, right=True),
-        "share": TableColumn("Share of time", fmt.share_cell(), 100, right=True),
+        "op": TableColumn("Operation", None, 110, grow=2),
+        "group": TableColumn("Group", None, 100, grow=2),
+        "size": TableColumn("Size B", fmt.bytes_cell(), 72, right=True),
+        "count": TableColumn("Events", fmt.count_cell(), 60, right=True),
+        "total": TableColumn("Total", fmt.bytes_cell(), 72, right=True),
+        "p50": TableColumn("p50", fmt.time_cell(), 70, right=True),
+        "p95": TableColumn("p95", fmt.time_cell(), 70, right=True),
+        "algbw": TableColumn("algbw", fmt.rate_cell(), 82, right=True),
+        "busbw": TableColumn("busbw", fmt.rate_cell(), 82, right=True),
+        "hidden": TableColumn("Hidden", fmt.time_cell(), 70, right=True),
+        "exposed": TableColumn("Exposed", fmt.time_cell(), 72, right=True),
+        "share": TableColumn("Share of time", fmt.share_cell(), 74, right=True),
     }
     always = ("op", "group", "size", "count", "total")
     columns = {name: c for name, c in columns.items() if name in always or frame[name].notna().any()}
