@@ -8,7 +8,9 @@ WORKERS ?= 2
 # Numerical libraries must not start more threads than the tests budget for.
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test test-fast test-slow test-unit test-golden test-notebooks test-browser test-gloo lint types docs bench venv clean
+MINUTES ?= 30
+
+.PHONY: soak demo test test-fast test-slow test-unit test-golden test-notebooks test-browser test-gloo lint types docs bench fuzz kill-test venv clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python data/make_workspace.py workspace
@@ -52,6 +54,10 @@ test-slow: venv
 	$(BIN)/python -m pytest -q -m slow
 	$(BIN)/python -m pytest -q -s -o addopts="-p no:cacheprovider" -o filterwarnings="" -m slow tests/browser
 
+# Half an hour of scripted use of the workbench in Chromium: memory, files, threads and processes must not go on growing.
+soak: venv
+	$(BIN)/python -m tests.browser.soak $(MINUTES) docs/soak.json
+
 lint: venv
 	$(BIN)/ruff check commcanary_lab apps tests data
 
@@ -66,6 +72,17 @@ bench: venv
 	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" tests/bench --benchmark-only --benchmark-columns=min,median,rounds \
 		--benchmark-sort=name --benchmark-group-by=group --benchmark-json=build/benchmark.json
 	$(BIN)/python docs/make_benchmarks.py build/benchmark.json docs/benchmarks.md
+
+# Random damage for every reader, the same for the same seed; inputs that crash are kept in build/crashes.
+INPUTS ?= 1000
+SEED ?= 7
+fuzz: venv
+	$(BIN)/python -m tests.robustness.fuzz --inputs $(INPUTS) --seed $(SEED)
+
+# SIGKILL at random points of compile, search, campaign and workspace indexing.
+KILLS ?= 100
+kill-test: venv
+	$(BIN)/python -m tests.robustness.kill_test --kills $(KILLS) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) docs/_build workspace

@@ -217,7 +217,7 @@ def soak(minutes: float, *, warm_up: float = 0.25, say: Callable[[str], None] = 
 def main() -> int:
     """Run, print the table, write it down; the exit status says whether the bounds hold."""
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
-    found = soak(minutes)
+    found = soak(minutes, say=lambda line: print(line, flush=True))
     print(found.table())
     grown = {name: found.growth(name) for name in BOUNDS}
     problems = found.problems()
