@@ -88,7 +88,8 @@ def columns(left: Sequence[Any], right: Sequence[Any], percent: int) -> Any:
     sides = []
     for cards, share, margin in ((left, percent, (0, GAP, 0, 0)), (right, 100 - percent, 0)):
         fill(cards[-1], flex="1 1 auto")
-        sides.append(stack(cards, margin=margin, styles={"flex": f"{share} 1 0px", "min-width": "0", "align-self": "stretch", "height": "auto"}))
+        styles = {"flex": f"{share} 1 0px", "min-width": "0", "align-self": "stretch", "height": "auto"}
+        sides.append(stack(cards, margin=margin, styles=styles))
     return pn.Row(*sides, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
 
 

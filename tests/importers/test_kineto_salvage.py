@@ -203,7 +203,7 @@ def test_too_many_collectives_are_refused(load: Callable[..., Trace]) -> None:
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(InputError, match="cannot be read|is a directory, not a file"):
+        with pytest.raises(InputError, match=r"cannot be read|is a directory, not a file"):
             kineto.read([path])
     with pytest.raises(InputError, match="cannot be read"):
         peek(tmp_path / "none.json")
