@@ -47,7 +47,9 @@ class Rules:
         why = "" if found == "operator" else "you are not on the machine that serves it, and it has no login"
         if self.users is not None:
             found = self.users.role(name) if name else None
-            why = "" if found == "operator" else f"{name} is a viewer here" if found else f"{name!r} is not a user of this workbench"
+            why = (
+                "" if found == "operator" else f"you are here as {name}, a viewer" if found else f"{name!r} is not a user of this workbench"
+            )
         if found == "operator" and self.read_only:
             return "viewer", "this workbench is served read-only"
         return found, why

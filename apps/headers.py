@@ -76,7 +76,7 @@ class SecurityHeaders(OutputTransform):
         headers["Content-Security-Policy"] = content_policy(chunk if is_page and finishing else b"", nonce)
         headers["X-Content-Type-Options"] = "nosniff"
         headers["X-Frame-Options"] = "DENY"
-        headers["Referrer-Policy"] = "no-referrer"
+        headers["Referrer-Policy"] = "same-origin"  # without any, a browser would send the login with the origin null
         headers["Cross-Origin-Opener-Policy"] = "same-origin"
         headers["Cross-Origin-Resource-Policy"] = "same-origin"
         headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"

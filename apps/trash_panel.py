@@ -124,6 +124,7 @@ class TrashPanel:
             except LabError as e:
                 problems.append(str(e))
         gone = len(entries) - len(problems)
+        self._just = ()  # else the note about it would take this one away
         self._tell(f"{gone:,} artifact{'s' if gone != 1 else ''} deleted for good", "\n".join(problems), "err" if problems else "")
         self.refresh()
 

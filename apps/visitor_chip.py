@@ -19,10 +19,11 @@ def account(session: Session) -> list[Any]:
     """Return what the header says of the visitor; nothing where everybody is the operator."""
     who = session.visitor
     role = "viewer" if who.why_not else "operator"
-    chip = f'<span class="chips"><span class="chip" title="{escape(who.why_not)}"><span>role</span><span>{role}</span></span></span>'
+    name = who.name or "role"
+    chip = f'<span class="chip" title="{escape(who.why_not)}"><span>{escape(name)}</span><span>{role}</span></span>'
     if rules().users is not None:
         way_out = '<a href="logout" style="color:var(--a)">Log out</a>'
-        inside = f'<b style="font-weight:500">{escape(who.name)}</b>&ensp;{chip}&ensp;{way_out}'
+        inside = f"{chip}{way_out}"
     elif who.why_not:
         inside = chip
     else:

@@ -98,7 +98,7 @@ def test_every_answer_has_the_headers(server: Served, path: str, status: int) ->
     assert got.status == status
     assert got.headers["x-content-type-options"] == "nosniff"
     assert got.headers["x-frame-options"] == "DENY"
-    assert got.headers["referrer-policy"] == "no-referrer"
+    assert got.headers["referrer-policy"] == "same-origin"
     policy = dict(rule.split(" ", 1) for rule in got.headers["content-security-policy"].split("; "))
     assert policy["frame-ancestors"] == "'none'"
     assert "'unsafe-inline'" not in policy["script-src"]

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Error, sync_playwright
+from playwright.sync_api import Error, expect, sync_playwright
 
 from tests.browser.conftest import FLAGS, ROOT, Server
 from tests.browser.pointer import frame_of
@@ -111,7 +111,7 @@ class _Use:
             page.get_by_role("tab", name=name).click()
             page.locator("[data-testid=answer]:visible, .cl .empty:visible").first.wait_for()
             page.wait_for_timeout(_PACE_MS)
-        page.get_by_label("Trace", exact=True).click()
+        page.get_by_role("combobox", name="Trace").click()
         page.get_by_role("menuitem", name="adversarial.json", exact=True).click()
         page.get_by_test_id("answer").wait_for()
         page.wait_for_timeout(_PACE_MS)
@@ -148,8 +148,10 @@ class _Use:
 
     def _delete(self, page: Any, name: str) -> None:
         page.get_by_label("Filter by name").fill(name)
-        row = page.locator(".tabulator-row:visible", has_text=name).first
-        row.locator("input[type=checkbox]").check()
+        rows = page.locator(".tabulator-row:visible", has=page.locator("input[type=checkbox]"))
+        expect(rows).to_have_count(1, timeout=60_000)
+        page.wait_for_timeout(_PACE_MS)
+        rows.first.locator("input[type=checkbox]").check()
         page.get_by_role("button", name="Delete 1").click()
         page.get_by_text(f"{name} moved to the trash").first.wait_for()
         page.wait_for_timeout(_PACE_MS)
