@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.errors import FormatError, Problem, TimingError
-from commcanary_lab.trace.columns import Column, Ragged
+from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.model import Trace
 from commcanary_lab.trace.numbering import first_rows, number_rows
 from commcanary_lab.trace.ops import OPS
@@ -17,6 +17,10 @@ __all__ = ["check_imported", "check_times", "check_trace", "fits_members", "fits
 #: As the JSON format says it: 10^12 microseconds.
 _MAX_TIME_NS = 10**15
 _RAGGED_TIMES = ("arrival_ns", "duration_ns", "rank_start_ns")
+
+_TEXTS = ("op", "phase", "dtype", "reduction", "tag", "channel")
+#: As the JSON format says it.
+_MAX_TEXT = 4096
 
 _TIMES = ("start_ns", "gap_ns", "compute_before_ns", "overlap_ns", "observed_exposed_ns")
 
@@ -83,9 +87,26 @@ def check_imported(trace: Trace) -> None:
         Naming the first field, and the event where it is a time.
     """
     check_times(trace)
+    for name in _TEXTS:
+        column: Coded = getattr(trace, name)
+        for text in column.names:
+            _check_text(name, text)
+    for group in trace.groups:
+        if group.name is not None:
+            _check_text("group", group.name)
     found = _misfit(trace)
     if found:
         raise FormatError(Problem(f"{found[1]}, says the source", field=found[0], remedy="repair the record, or record again"))
+
+
+def _check_text(field: str, text: str) -> None:
+    if not 0 < len(text) <= _MAX_TEXT:
+        what = f"is a text of {len(text)} characters, beginning {text[:40]!r}" if text else "is an empty text"
+        raise FormatError(Problem(what, field=field, remedy=f"1 to {_MAX_TEXT} characters name something"))
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise FormatError(Problem(f"holds half of a character: {text[:40]!r}", field=field, remedy="repair the record")) from None
 
 
 def check_times(trace: Trace, file: str | None = None) -> None:

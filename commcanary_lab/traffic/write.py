@@ -177,6 +177,13 @@ _WRITERS: dict[str, Callable[[TrafficMatrix], bytes | Iterator[bytes]]] = {".csv
 SUFFIXES = tuple(_WRITERS)
 
 
+#: What the readers of formats raise for files that are damaged.
+_DAMAGED = (
+    *(AttributeError, EOFError, LookupError, OSError, OverflowError, RuntimeError, TypeError, ValueError),
+    *(BadZipFile, zlib.error),
+)
+
+
 def read_cells(path: str | os.PathLike[str]) -> tuple[IntArray, Cells]:
     """Read the cells of a matrix file that `write_matrix` wrote; a .txt has no labels, its ranks are 0, 1, ...
 
@@ -204,7 +211,7 @@ def read_cells(path: str | os.PathLike[str]) -> tuple[IntArray, Cells]:
         _check_cells(ranks, src, dst, size)
     except LabError:
         raise
-    except (ValueError, LookupError, OverflowError, TypeError, EOFError, OSError, RuntimeError, BadZipFile, zlib.error) as e:
+    except _DAMAGED as e:
         raise InputError(f"is no traffic matrix: {e}", file=str(path), remedy="write one with `traffic -o`") from None
     return ranks, canonical(np.zeros(len(src), np.int64), src, dst, size)[1]
 

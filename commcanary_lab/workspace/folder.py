@@ -143,7 +143,7 @@ class Workspace:
         return path
 
     def _is_inside(self, path: Path) -> bool:
-        return not stat.S_ISLNK(os.lstat(path).st_mode) or path.resolve().is_relative_to(self.path)
+        return not stat.S_ISLNK(os.lstat(path).st_mode) or Path(os.path.realpath(path)).is_relative_to(self.path)
 
     # -- the index ----------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def leads_out(folder: Path, root: Path, *, deep: bool = True) -> str | None:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink():
-                    if not Path(entry.path).resolve().is_relative_to(root):
+                    if not Path(os.path.realpath(entry.path)).is_relative_to(root):
                         return os.path.relpath(entry.path, folder)
                 elif deep and entry.is_dir(follow_symlinks=False):
                     waiting.append(Path(entry.path))

@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "zstd": (b"\x28\xb5\x2f\xfd" + bytes(40), "zstd"),
     "a zip file": (b"PK\x03\x04" + bytes(40), "zip"),
     "gzip header only": (gzip.compress(GOOD.encode())[:12], "gzip data ends early"),
-    "gzip of nothing": (gzip.compress(b""), "line 1"),
+    "gzip of nothing": (gzip.compress(b""), "empty inside its gzip"),
 }
 
 

@@ -185,7 +185,7 @@ def _written(data: bytes, name: str, folder: Path, read: Callable[[Path], Any], 
 def main(arguments: list[str] | None = None) -> int:
     """Fuzz the readers and print a table; 1 where one crashed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=2000, help="per reader")
+    parser.add_argument("--inputs", type=int, default=1000, help="per reader")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--only", default="", help="readers, with commas between them; all by default")
     parser.add_argument("--crashes", type=Path, default=Path("build/crashes"), help="where inputs that crash are kept")

@@ -206,6 +206,7 @@ READERS: tuple[Reader, ...] = (
     Reader("canary_bounded", ".json", "json", _call("canary.read", "read_canary")),
     Reader("report", ".json", "json", _call("simulate.report_file", "read_report")),
     Reader("comparison", ".json", "json", _call("review.comparison_file", "read_comparison")),
+    Reader("signoff", ".json", "json", _call("review.signoff", "read_signoff")),
     Reader("search_ledger", ".json", "json", _call("workspace.ledger_file", "read_ledger")),
     Reader("ddmin_ledger", ".json", "json", _call("workspace.ledger_file", "read_ledger")),
     Reader("fit", ".json", "json", _call("replay.calibration.fit_file", "read_fit")),

@@ -150,6 +150,13 @@ def _comparison() -> bytes:
     return canonical_bytes(lab.compare(base, candidate).to_json()) + b"\n"
 
 
+def _signoff() -> bytes:
+    from commcanary_lab.review.signoff import sign_off
+
+    found = lab.compare(lab.simulate(small_trace()), lab.simulate(small_trace(), "congested"))
+    return sign_off(found, "approve", reviewer="Ada", note="fine", written_at="2026-11-30T12:00:00Z").to_bytes()
+
+
 def _fit() -> bytes:
     from commcanary_lab.replay.calibration.fit import fit
     from commcanary_lab.replay.calibration.fit_file import write_fit
@@ -224,6 +231,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "canary_bounded": lambda: lab.compile(lab.samples.adversarial(), records=2).canonical,
     "report": lambda: canonical_bytes(lab.simulate(small_trace()).to_json(samples=True)) + b"\n",
     "comparison": _comparison,
+    "signoff": _signoff,
     "search_ledger": lambda: _ledger("search"),
     "ddmin_ledger": lambda: _ledger("ddmin"),
     "fit": _fit,

@@ -72,7 +72,9 @@ def check_placed(error: LabError, variant: Variant) -> None:
         if "nested" in p.what or "truncated" in p.what:  # there is no place: the parser gave up
             continue
         named = variant.key and variant.key in str(p)
-        counted = re.search(r"(?i)\b(line|byte|event|entry|node|record|row|step|position|key|index|char)s?\b|\$|\[\d+\]|\d", p.what)
+        counted = re.search(
+            r"(?i)\b(line|byte|event|entry|node|record|row|step|position|key|index|char|name|note)s?\b|\$|\[\d+\]|\d", p.what
+        )
         assert p.field or p.line is not None or p.record is not None or named or counted, f"no place: {p} ({variant.what})"
 
 

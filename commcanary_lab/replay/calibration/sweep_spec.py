@@ -123,6 +123,6 @@ def read_raw(path: Path, spec: SweepSpec) -> tuple[IntArray, IntArray]:
     except (OSError, LookupError, ValueError, EOFError, OverflowError, TypeError, RuntimeError, BadZipFile, zlib.error) as e:
         raise FormatError(f"no readings of a rank: {e}", file=str(path), remedy="run the sweep again") from None
     shape = (spec.repeat, len(spec.sizes))
-    if any(a.shape != shape or a.dtype != np.int64 for a in (arrival, finish)):
+    if any(not isinstance(a, np.ndarray) or a.shape != shape or a.dtype != np.int64 for a in (arrival, finish)):
         raise FormatError(f"readings are not whole numbers of shape {shape}", file=str(path), remedy="run the sweep again")
     return arrival, finish
