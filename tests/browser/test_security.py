@@ -14,11 +14,13 @@ import pytest
 from playwright.sync_api import expect
 
 import commcanary_lab as lab
+from apps.users import add_user
 from commcanary_lab.canonical import canonical_bytes
 from commcanary_lab.replay.fidelity_bundle import unpack
 from commcanary_lab.review import Policy, history, history_html, html_report, sign_off
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.workspace import Workspace
+from tests.apps.served import Served
 from tests.browser.conftest import PATIENCE_MS, ROOT, Server
 
 #: Runs where it is put into a page unescaped, in a text or in an attribute.
@@ -180,3 +182,38 @@ def test_static_pages_and_notebook_outputs(page: Any, hostile: Workspace, tmp_pa
         page.goto((tmp_path / name).as_uri())
         harmless(page)
         assert re.search("<img src=x", page.evaluate(_TEXT)), name
+
+
+def test_logging_in_and_out(browser: Any, tmp_path: Path) -> None:
+    """In a browser, which sends origins and keeps cookies by its own rules."""
+    add_user(tmp_path / "users.json", "vera", "viewer", "a long password of vera")
+    (tmp_path / "w").mkdir()
+    shutil.copy(ROOT / "data" / "samples" / "gloo4.json", tmp_path / "w")
+    running = Served(tmp_path / "w", "--users", str(tmp_path / "users.json"))
+    context = browser.new_context(viewport={"width": 1366, "height": 768})
+    try:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(running.url)
+        page.get_by_label("Name").fill("vera")
+        page.get_by_label("Password").fill("a wrong password")
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_text("The name or the password is wrong.").wait_for()
+        page.get_by_label("Name").fill("vera")
+        page.get_by_label("Password").fill("a long password of vera")
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_test_id("answer").wait_for()
+        chip = page.get_by_test_id("account")
+        expect(chip).to_contain_text("vera")
+        expect(chip).to_contain_text("viewer")
+        box = page.get_by_role("link", name="Log out").bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] < 1366
+        assert not page.evaluate("() => document.cookie").count("user")
+        page.get_by_role("link", name="Log out").click()
+        page.get_by_text("You are logged out").wait_for()
+        page.goto(running.url)
+        page.get_by_role("button", name="Log in").wait_for()
+    finally:
+        context.close()
+        running.stop()
