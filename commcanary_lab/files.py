@@ -21,7 +21,9 @@ MAX_CONFIG_BYTES = 16 << 20
 
 #: No configuration nests deeper. The parser takes quadratic time for longer dotted keys, so they are looked for before it runs.
 _MAX_DEPTH = 32
-_LONG_KEY = re.compile(rb"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){%d}" % _MAX_DEPTH)
+_LONG_KEY = re.compile(
+    rb"""(?:^|[{,])[ \t]*+\[*+[ \t]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % _MAX_DEPTH, re.MULTILINE
+)
 _BOM = b"\xef\xbb\xbf"
 
 _CHECK = "check the path and its permissions"

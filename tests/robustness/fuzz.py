@@ -73,6 +73,9 @@ def fuzz(reader: Reader, inputs: int, seed: int, folder: Path, crashes: Path | N
     out = Fuzzed(reader.name)
     target = reader.target(folder)
     whole = reader.sample
+    target.write_bytes(whole)
+    if problem := _feed(reader, target, folder, Fuzzed(reader.name)):  # and compiled code is loaded before anything is timed
+        raise AssertionError(f"the sample of {reader.name}: {problem}")
     begin = time.perf_counter()
     try:
         for number in range(inputs):
