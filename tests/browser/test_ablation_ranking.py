@@ -72,7 +72,7 @@ def test_ablation_metric_axis_and_reasons(open_page: Any) -> None:
 def test_ablation_download_has_every_row(open_page: Any) -> None:
     page = open_page("page=ablation&trace=adversarial.json&backends=baseline&backends=congested")
     with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").first.click()
+        page.get_by_role("button", name="Download ablation.csv").click()
     rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
     table = ablate(read_json(SAMPLES / "adversarial.json"), (DEFAULT_BACKENDS[0], DEFAULT_BACKENDS[4]))
     assert [(r["ablation"], r["backend"], r["metric"], r["status"]) for r in rows] == [

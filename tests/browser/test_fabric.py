@@ -70,7 +70,7 @@ def test_four_sources_of_a_job_are_compared(open_page: Any) -> None:
     page.reload()
     expect(said).to_contain_text("1 of 3 sources differ")
     with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").first.click()
+        page.get_by_role("button", name="Download sources.csv").click()
     rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
     found = {r["name"]: (float(r["records"]), float(r["matrix_sum_bytes"]) / 2**20, float(r["links"]), r["verdict"]) for r in rows}
     equal = "equal cell by cell"

@@ -76,7 +76,7 @@ def test_heatmap_brush_fills_the_link_table(open_page: Any) -> None:
     expect(page.get_by_text(re.compile("Ranks 0 to 0-2: 2 links"))).to_be_visible()
     expect(table).to_have_count(2)
     with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").first.click()
+        page.get_by_role("button", name="Download links.csv").click()
     lines = Path(download.value.path()).read_text().splitlines()
     assert lines[0] == "src,dst,bytes"
     assert [line.split(",")[:2] for line in lines[1:]] == [["0", "1"], ["0", "2"]]
@@ -128,7 +128,7 @@ def test_canary_statuses_and_bounds(open_page: Any) -> None:
 def test_compile_in_the_background(open_page: Any, server: Server) -> None:
     page = open_page("page=canary&trace=tp8_decode.json&canary=tp8_decode.lossless.canary.json")
     page.get_by_role("button", name="Bounded").click()
-    records = page.get_by_label("Intervals per step, at most")
+    records = page.get_by_label("Intervals per step, at most", exact=True)
     records.fill("3")
     records.press("Enter")
     page.get_by_role("button", name="Compile this trace").click()
