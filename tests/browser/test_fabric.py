@@ -85,6 +85,7 @@ def test_four_sources_of_a_job_are_compared(open_page: Any) -> None:
 def test_the_canary_of_a_trace_is_offered_first_and_sends_the_same(open_page: Any) -> None:
     page = open_page("page=traffic&trace=gloo4.json")
     boxes = page.get_by_role("checkbox")
+    boxes.nth(1).wait_for()
     names = boxes.evaluate_all("(all) => all.map((b) => (b.closest('label') ?? b.parentElement).textContent)")
     assert names[:2] == ["gloo4.lossless.canary.json", "gloo4.records-2.canary.json"]
     page.get_by_role("checkbox", name="gloo4.records-2.canary.json", exact=True).check()
