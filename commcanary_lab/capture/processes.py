@@ -12,14 +12,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["end_all", "end_with_launcher", "how_ended", "is_running", "marked", "name_launcher", "new_mark", "terminable"]
+__all__ = ["end_all", "how_ended", "is_running", "marked", "new_mark", "terminable"]
 
 #: Marks every process of one launch, so that none is left behind.
 _MARK = "COMMCANARY_LAB_LAUNCH_ID"
-
-#: Names the process that watches a launch: its number and when it was born.
-_LAUNCHER = "COMMCANARY_LAB_LAUNCHER"
-_LOOK_S = 0.5
 
 #: How long processes may take to end after they were asked to.
 _GRACE_S = 5.0
@@ -40,37 +36,6 @@ def is_running(pid: int) -> bool:
         return not os.path.isdir("/proc/self")
     except (OSError, IndexError):
         return False
-
-
-def _born(pid: int) -> str:
-    """When a process was born, in ticks since the machine started; empty where that cannot be told."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as f:
-            return f.read().rpartition(b")")[2].split()[19].decode("ascii")
-    except (OSError, IndexError):
-        return ""
-
-
-def name_launcher(environment: dict[str, str]) -> None:
-    """Say in the environment of a launch which process watches it: this one."""
-    environment[_LAUNCHER] = f"{os.getpid()}:{_born(os.getpid())}"
-
-
-def end_with_launcher() -> None:
-    """End this process when the one that watches its launch is gone; to be called by a rank as it starts.
-
-    A launcher that is killed cannot end its ranks. Nothing happens where none is named, or where there is no ``/proc``.
-    """
-    pid, _, born = os.environ.get(_LAUNCHER, "").partition(":")
-    if not pid.isdigit() or not born:
-        return
-
-    def watch() -> None:
-        while is_running(int(pid)) and _born(int(pid)) == born:
-            time.sleep(_LOOK_S)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="end-with-launcher", daemon=True).start()
 
 
 @contextlib.contextmanager

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
-from commcanary_lab.capture.processes import end_all, how_ended, is_running, name_launcher, new_mark, terminable
+from commcanary_lab.capture.processes import end_all, how_ended, is_running, new_mark, terminable
 from commcanary_lab.errors import FormatError, MissingExtraError, UsageError
+from commcanary_lab.replay.orphans import name_launcher
 from commcanary_lab.replay.spec import RankMarker, ReplaySpec, RunState, marker_path, read_document
 
 __all__ = ["batch_script", "check_nodes", "markers_verdict", "need_torch", "run_ranks", "torchrun", "worker_command"]

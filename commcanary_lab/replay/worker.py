@@ -16,8 +16,8 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from commcanary_lab.capture.processes import end_with_launcher
 from commcanary_lab.replay.operations import Arena, Operation, prepare
+from commcanary_lab.replay.orphans import end_with_launcher
 from commcanary_lab.replay.overlap import Compute
 from commcanary_lab.replay.probe import Checked, Probe
 from commcanary_lab.replay.program import Call, Program

@@ -25,6 +25,10 @@ STATISTICS = ("min", "p10", "median")
 _ENOUGH_FOR_P10 = 20
 
 
+#: No clock measures less than a picosecond, and nobody waits for eleven days.
+_MIN_US, _MAX_US = 1e-6, 1e12
+
+
 @dataclass(frozen=True)
 class Spread:
     """How the repetitions of one size scatter, microseconds.
@@ -105,7 +109,7 @@ class SizeSamples:
         for size, values in zip(self.size_bytes, self.latencies_us, strict=True):
             if not len(values):
                 raise InputError(f"no latency of {size} bytes", field="latencies_us", remedy="leave the size out")
-            bad = values[~(np.isfinite(values) & (values > 0))]
+            bad = values[~((values >= _MIN_US) & (values <= _MAX_US))]
             if len(bad):
                 raise InputError(f"a latency of {size} bytes is {bad[0]:g} us", field="latencies_us",
                                  remedy="a collective takes time: leave out what was not measured")  # fmt: skip

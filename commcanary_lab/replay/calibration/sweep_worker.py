@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from commcanary_lab.capture.processes import end_with_launcher
 from commcanary_lab.errors import RefusedError
 from commcanary_lab.replay.calibration.sweep_spec import SPEC_FILE, SweepSpec, raw_path, round_order, steps_of, write_raw
 from commcanary_lab.replay.operations import Arena, Operation, prepare
+from commcanary_lab.replay.orphans import end_with_launcher
 from commcanary_lab.replay.pattern import expected, inputs
 from commcanary_lab.replay.program import Program, Step
 from commcanary_lab.replay.spec import RankMarker, marker_path, read_document, write_document
