@@ -20,7 +20,7 @@ TREE = {
 
 
 def test_the_tree_is_complete() -> None:
-    assert {*TREE, "LabError", "Problem"} == set(errors.__all__)
+    assert {*TREE, "LabError", "Problem", "naming"} == set(errors.__all__)
 
 
 @pytest.mark.parametrize("name", TREE)

@@ -18,6 +18,7 @@ import pytest
 import commcanary_lab as lab
 from commcanary_lab import views
 from commcanary_lab._shown import Shown
+from commcanary_lab.review.history import history
 from commcanary_lab.simulate import DEFAULT_BACKENDS
 from commcanary_lab.trace import Coded, Column, ImportCoverage, ProcessGroup, Ragged, Trace, UnsizedRow
 from commcanary_lab.traffic import Placement, compare_sources, infer_layout, search_placement
@@ -84,6 +85,7 @@ def results() -> dict[str, Any]:
         "SourceComparison": compare_sources({NASTY: m, "other": lab.traffic(t)}),
         "Comparison": lab.compare(base, other),
         "MeasuredComparison": lab.compare(t, slow),
+        "History": history([(NASTY, base), ("next", base), ("last", other)]),
         "Reduction": reduction,
         "Search": found,
         "Contrast": lab.contrast(reduction, found, t, labels=(NASTY, "search"), backends=BACKENDS),
@@ -111,6 +113,11 @@ def tables() -> dict[str, Any]:
     }
 
 
+#: Signs of a legend that the library draws, with what they may say: shapes and their place.
+SHAPES = {"svg": {"width", "height", "viewbox"}, "circle": {"cx", "cy", "r"}, "rect": {"x", "y", "width", "height"}, "path": {"d"}}
+SHAPE_STYLE = {"fill", "stroke", "stroke-width"}
+
+
 class _Markup(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -118,8 +125,9 @@ class _Markup(HTMLParser):
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found += [f"<{tag}>"] if tag not in ELEMENTS else []
-        self.found += [f"{tag} {name}={value}" for name, value in attrs if name not in ATTRIBUTES or "url(" in (value or "")]
+        self.found += [f"<{tag}>"] if tag not in {*ELEMENTS, *SHAPES} else []
+        allowed = {*ATTRIBUTES, *(SHAPES[tag] | SHAPE_STYLE if tag in SHAPES else ())}
+        self.found += [f"{tag} {name}={value}" for name, value in attrs if name not in allowed or "url(" in (value or "")]
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -134,8 +142,8 @@ def intruders(markup: str) -> tuple[list[str], str]:
 
 
 KINDS = ("Trace", "Canary", "bounded Canary", "Report", "ablated Report", "Verification", "failed Verification", "TrafficMatrix",
-         "FabricVerdict", "SourceComparison", "Comparison", "MeasuredComparison", "Reduction", "Search", "Contrast", "Frontier",
-         "MethodTable", "AblationTable", "OperationTable")  # fmt: skip
+         "FabricVerdict", "SourceComparison", "Comparison", "MeasuredComparison", "History", "Reduction", "Search", "Contrast",
+         "Frontier", "MethodTable", "AblationTable", "OperationTable")  # fmt: skip
 TABLES = ("stragglers", "iterations", "overlap shares", "trace difference", "traffic difference", "diagnosis", "layout", "placement")
 
 #: Results in which a name from the source is visible as text: the attempt is shown, not swallowed.
@@ -145,6 +153,7 @@ NAMES_A_NAME = set(KINDS) - {"Reduction", "Search", "Frontier", "MethodTable"}
 def test_the_checker_finds_what_it_should() -> None:
     assert intruders(f"<p>{NASTY}</p>")[0][:3] == ["<img>", "img src=x", "img onerror=alert(1)"]
     assert intruders('<p onclick="x">')[0] == ["p onclick=x"]
+    assert intruders('<svg onload="x"><path href="y" d="M0 0"/></svg>')[0] == ["svg onload=x", "path href=y"]
     assert intruders("<b>1 &lt;img&gt;</b>") == ([], "1 <img>")
 
 
