@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import panel as pn
 import panel_material_ui as pmui
@@ -138,15 +137,11 @@ class Deferred:
         self._invitation.visible = not running and not done
 
 
-#: What runs, so that a page that is opened again finds the work that it started.
-_RUNNING: WeakKeyDictionary[Session, dict[str, Deferred]] = WeakKeyDictionary()
-
-
 def deferred(
     session: Session, key: str, title: str, text: str, button: str, work: Callable[[Progress], Any], show: Callable[[Any], Any]
 ) -> Deferred:
     """Return the part `key` of a session: the one that is running, or a new one; parameters as in `Deferred`."""
-    known = _RUNNING.setdefault(session, {})
+    known: dict[str, Deferred] = session.kept.setdefault("deferred", {})  # a page that is opened again finds the work that it started
     found = known.get(key)
     if found is not None and found.running:
         found.show = show

@@ -47,6 +47,8 @@ class Session(param.Parameterized):
         self.workspace: Workspace = GuardedWorkspace(workspace, self.visitor)
         self.jobs = Jobs()
         self.folder: WorkspacePanel | None = None
+        #: What pages keep for this visitor. A table of theirs, weak in its keys, would keep the session: what it holds refers to it.
+        self.kept: dict[str, Any] = {}
         self.begin_tour: Callable[[], None] = lambda: None
         self._from_address()
         self.param.watch(self._to_address, ["page", "trace", "canary", "dark", "options"])

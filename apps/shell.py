@@ -123,6 +123,9 @@ class Shell:
             sx=_PAGE_SX,
             meta_description="Communication canaries, from trace to verdict",
         )
+        _let_go(self.page)
+        if pn.state.curdoc is not None:
+            pn.state.on_session_destroyed(lambda _: self._ended())
         self._wire()
         self._at_once = self._first()
 
@@ -134,6 +137,14 @@ class Shell:
         self.session.param.watch(lambda *_: self.show(), ["page", "trace", "canary"])
         self.session.param.watch(lambda *_: self._rescan(), "revision")
         pn.state.onload(self._started)
+
+    def _ended(self) -> None:
+        """The visitor is gone. HoloViews keeps the streams of every plot that nobody cleans up."""
+        for part in (self.body, self.controls):
+            for pane in part.select(pn.pane.HoloViews):
+                for plot, _ in list(pane._plots.values()):
+                    plot.cleanup()
+                pane._plots.clear()
 
     def _started(self) -> None:
         pn.state.add_periodic_callback(self._rescan, period=_WATCH_MS)
@@ -275,6 +286,13 @@ class Shell:
             part.margin = (0, 0, GAP, 0)
         self.content[:] = list(built.main)
         self._skeleton.visible, self.content.visible = False, True
+
+
+def _let_go(page: Any) -> None:
+    """Stop the page from watching whether the server is busy: the server's state would keep it, and all that it shows, for ever."""
+    for watcher in list(pn.state.param.watchers.get("busy", {}).get("value", [])):
+        if getattr(getattr(watcher.fn, "__self__", None), "self", None) is page:
+            pn.state.param.unwatch(watcher)
 
 
 _MISSING = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from html import escape
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import panel as pn
 
@@ -32,15 +31,13 @@ _POLL_MS = 400
 #: The folder is looked at every so many polls.
 _LIST_POLLS = 8
 
-#: The page that a visitor sees now; only that one polls.
-_CURRENT: WeakKeyDictionary[Session, _Page] = WeakKeyDictionary()
-#: Who asked for a replay, for the bound per visitor.
-_OWNERS: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
+#: What a session keeps: the page that the visitor sees now, because only that one polls; and who asks, for the bound per visitor.
+_CURRENT, _OWNER = "replay page", "replay owner"
 
 
 def build(data: Asked, session: Session) -> Built:
     """Make the page."""
-    page = _CURRENT[session] = _Page(data, session)
+    page = session.kept[_CURRENT] = _Page(data, session)
     return page.built
 
 
@@ -163,7 +160,7 @@ class _Page:
         if r is None or r.why_not:
             return
         chosen = chosen.for_program(r.size)
-        owner = _OWNERS.setdefault(self.session, uuid.uuid4().hex)
+        owner = self.session.kept.setdefault(_OWNER, uuid.uuid4().hex)
         device = "GPU" if chosen.ran_by(devices) == "nccl" else "CPU"
         try:
             self.session.visitor.require("a replay")
@@ -193,7 +190,7 @@ class _Page:
         self.session.param.trigger("page")
 
     def _poll(self) -> None:
-        if _CURRENT.get(self.session) is not self or self.session.page != "replay":
+        if self.session.kept.get(_CURRENT) is not self or self.session.page != "replay":
             self._timer.stop()
             return
         self.queue.refresh()

@@ -307,3 +307,29 @@ def test_and_then_a_normal_visitor_is_served(server: Served, before: float) -> N
     grown = psutil.Process(server.process.pid).memory_info().rss - before
     print(f"grown by {grown / 1e6:.0f} MB")
     assert grown < MAX_GROWTH_BYTES
+
+
+@pytest.mark.slow
+def test_visitors_who_have_gone_take_their_memory_with_them(server: Served) -> None:
+    """Every page is opened and closed, three times after a first time; nothing of a session stays."""
+    pages = ("overview", "traffic", "timeline", "canary", "ablation", "ranking", "minimise", "replay", "review")
+    process = psutil.Process(server.process.pid)
+
+    async def visit(name: str) -> None:
+        got = await asyncio.to_thread(server.ask, f"/workbench?page={name}&trace=gloo4.json")
+        async with connection(server, token_of(got.text), Origin=f"http://{server.host}") as link:
+            await receive(link)
+            await ask(link, "PATCH-DOC", event("document_ready"))
+            for _ in range(60):
+                if "data-testid" in json.dumps(await document(link)):
+                    return
+                await asyncio.sleep(0.2)
+
+    held = []
+    for _ in range(4):
+        for name in pages:
+            run(visit(name))
+        time.sleep(36)  # Bokeh looks every 17 s for sessions unused for 15 s
+        held.append(process.memory_info().rss)
+    print([f"{h / 1e6:.0f} MB" for h in held])
+    assert held[-1] - held[0] < 25e6  # a session takes 3 MB
