@@ -13,10 +13,12 @@ import panel_material_ui as pmui
 from commcanary_lab.errors import LabError
 from commcanary_lab.views.extra import panel as load_panel
 from commcanary_lab.views.markup import html
+from commcanary_lab.views.saving import define as define_save_links
 from commcanary_lab.views.theme import THEME_CONFIG
 from commcanary_lab.workspace import Artifact, ResultCache, Workspace
 
 from .accessible import AccessibleNames
+from .layout_guard import LayoutGuard
 from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
 from .session import Session, best_canary, first_trace, sidebar_label
@@ -34,6 +36,7 @@ _AT_ONCE_BYTES = 2 << 20
 _NONE = "/"
 _WORKSPACES: dict[Path, Workspace] = {}
 _CACHE = ResultCache()
+define_save_links()  # the first page that a server shows may have no chart yet
 
 _PAGE_SX = {
     # these two values make pmui leave the palette inside the header alone; the next rule sets what is shown
@@ -114,7 +117,7 @@ class Shell:
             favicon=Path(__file__).with_name("assets") / "logo.svg",
             header=[self.tabs, pn.layout.HSpacer(), *account(session), self.tour.button] if len(pages) > 1 else account(session),
             sidebar=[side],
-            main=[self.body, AccessibleNames(margin=0, width=0, height=0)],
+            main=[self.body, AccessibleNames(margin=0, width=0, height=0), LayoutGuard(margin=0, width=0, height=0)],
             sidebar_width=288,
             sidebar_resizable=False,
             busy_indicator=None,

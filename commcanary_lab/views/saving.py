@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from commcanary_lab.views.extra import panel
 
-__all__ = ["savable", "series_csv"]
+__all__ = ["define", "savable", "series_csv"]
 
 
 def savable(chart: Any, csv: Callable[[], str] | None = None) -> Any:
@@ -55,6 +55,11 @@ def series_csv(samples: Mapping[str, npt.NDArray[Any]], value: str) -> str:
 
     parts = [pd.DataFrame({"sample": name, value: values}) for name, values in samples.items()]
     return pd.concat(parts, ignore_index=True).to_csv(index=False, lineterminator="\n") if parts else f"sample,{value}\n"
+
+
+def define() -> None:
+    """Make the class of the links now: a page in the browser knows only the classes that existed when it was loaded."""
+    _component()
 
 
 @cache

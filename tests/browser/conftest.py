@@ -144,3 +144,13 @@ def open_page(watched: Any, server: Server) -> Any:
         return watched
 
     return go
+
+
+def row(page: Any, name: str) -> Any:
+    """The row of an artifact in the list; the list has pages, so it is filtered by name, and the filter has taken effect."""
+    page.get_by_label("Filter by name").fill(name)
+    found = page.locator(".tabulator-row").filter(has=page.locator(".tabulator-cell", has_text=re.compile(f"^{re.escape(name)}$")))
+    expect(found).to_have_count(1)
+    others = page.locator(".tabulator", has=found).locator(".tabulator-row").filter(has_not_text=name)
+    expect(others).to_have_count(0)
+    return found

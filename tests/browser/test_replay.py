@@ -17,7 +17,7 @@ from apps.replay_process import leftovers
 from commcanary_lab.replay.result import Replay, read_replay
 from commcanary_lab.replay.spec import read_document
 from commcanary_lab.units import format_us
-from tests.browser.conftest import PATIENCE_MS, Server
+from tests.browser.conftest import PATIENCE_MS, Server, row
 from tests.browser.test_minimise import wait_for_figure
 
 pytest.importorskip("torch")
@@ -101,9 +101,9 @@ def test_a_cancelled_replay_leaves_no_process(open_page: Any, server: Server) ->
     assert not (server.folder / "replays" / waiting).exists()
     assert result(server, name).status == "cancelled"
     assert result(server, name).verify() == []
-    row = page.locator(".tabulator-row:visible", has_text=name)
-    expect(row).to_contain_text("cancelled")
-    row.click()
+    listed = page.locator(".tabulator-row:visible", has_text=name)
+    expect(listed).to_contain_text("cancelled")
+    listed.click()
     expect(answer).to_contain_text("The replay was cancelled")
     expect(page.locator(".chip", has_text="as it was sealed")).to_be_visible()
 
@@ -122,7 +122,7 @@ def test_a_replay_survives_a_reload(open_page: Any, server: Server) -> None:
     assert until_ended(server, name).pid == started.pid
     assert result(server, name).status == "done"
     page.get_by_role("tab", name="Overview").click()
-    page.locator(".tabulator-row:visible", has_text=f"replays/{name}").click()
+    row(page, f"replays/{name}").click()
     expect(answer).to_contain_text("half of the operations take at least")
 
 

@@ -21,7 +21,7 @@ from commcanary_lab.simulate.backend import Backend
 from commcanary_lab.simulate.prepare import prepare
 from commcanary_lab.simulate.report import simulate_prepared
 from commcanary_lab.workspace import Workspace
-from tests.browser.conftest import ROOT, Server, wait_for_query
+from tests.browser.conftest import ROOT, Server, row, wait_for_query
 
 BASE, CANDIDATE = "tp8_decode.baseline.report.json", "tp8_decode.slower_links.report.json"
 
@@ -190,7 +190,7 @@ def test_a_saved_comparison_opens_from_the_list_recomputed(open_page: Any, serve
     path.write_text(json.dumps(found.to_json()))
     try:
         page = open_page("page=overview")
-        page.locator(".tabulator-cell", has_text=re.compile(r"^review\.comparison\.json$")).click()
+        row(page, "review.comparison.json").locator(".tabulator-cell", has_text="review.comparison.json").click()
         expect(page.get_by_text("Saved comparison review.comparison.json")).to_be_visible()
         expect(page.locator(".chip.ok")).to_contain_text("values come out as stated")
         expect(page.get_by_label("p99, %", exact=True).first).to_have_value("33")

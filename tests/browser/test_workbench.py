@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,37 @@ def test_an_empty_workspace_says_what_to_do(watched: Any, tmp_path: Path) -> Non
         code = empty.stop()
     assert code == 0, "".join(empty.output)
     assert len([line for line in empty.output if line.strip()]) == 1
+
+
+def test_the_first_page_of_a_server_may_have_no_chart(watched: Any, server: Server, tmp_path: Path) -> None:
+    """A page knows only the components that existed when it was loaded."""
+    folder = tmp_path / "one"
+    folder.mkdir()
+    shutil.copy(server.folder / "gloo4.json", folder)
+    fresh = Server(folder)
+    try:
+        watched.goto(f"{fresh.url}?page=replay&trace=gloo4.json")
+        watched.get_by_test_id("answer").wait_for()
+        watched.get_by_role("tab", name="Ablation").click()
+        expect(watched.get_by_label("Save this chart as PNG").first).to_be_visible()
+    finally:
+        fresh.stop()
+
+
+def test_a_plot_that_has_no_layout_yet_is_left_out(open_page: Any) -> None:
+    page = open_page("page=ablation&trace=gloo4.json")
+    page.locator("canvas").first.wait_for()
+    page.evaluate(
+        """() => {
+             const plots = []
+             const walk = (view) => { if (view.frame) plots.push(view); for (const child of view.child_views || []) walk(child) }
+             for (const root of Bokeh.index.roots) walk(root)
+             const [plot] = plots, kept = plot.layout
+             plot.layout = undefined
+             try { plot.measure_layout(); plot.after_layout() } finally { plot.layout = kept }
+             plot.root.compute_layout()
+           }"""
+    )
 
 
 @pytest.mark.parametrize(("origin", "status"), [("http://example.org", 403), (None, 101)])

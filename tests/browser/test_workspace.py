@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from commcanary_lab.workspace import Workspace
-from tests.browser.conftest import PATIENCE_MS, ROOT, Server, wait_for_query
+from tests.browser.conftest import PATIENCE_MS, ROOT, Server, row, wait_for_query
 
 SAMPLES = ROOT / "data" / "samples"
 
@@ -42,15 +42,6 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def visible_names(folder: Path) -> set[str]:
     return {p.name for p in folder.iterdir() if not p.name.startswith(".")}
-
-
-def row(page: Any, name: str) -> Any:
-    """The row of an artifact in the list; the list has pages, so it is filtered by name."""
-    field = page.get_by_label("Filter by name")
-    field.fill(name)
-    found = page.locator(".tabulator-row").filter(has=page.locator(".tabulator-cell", has_text=re.compile(f"^{re.escape(name)}$")))
-    expect(found).to_have_count(1)
-    return found
 
 
 def trace_bytes(events: int) -> bytes:
