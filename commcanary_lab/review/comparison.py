@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from commcanary_lab.trace.model import Trace
 
-__all__ = ["FORMAT", "Comparison", "Evaluation", "Incompatibility", "percent", "verify_comparison"]
+__all__ = ["FORMAT", "Comparison", "Evaluation", "Incompatibility", "percent", "signed", "verify_comparison"]
 
 FORMAT = "commcanary_lab.comparison.v1"
 
@@ -151,6 +151,17 @@ def percent(value: float | None, unit: str = " %") -> str:
     ('+40.4 %', '-3.0 %', 'not defined')
     """
     return "not defined" if value is None else f"{value:+.1f}{unit}"
+
+
+def signed(value: float | None, unit: str = " %") -> str:
+    """Format a change with its sign for a page: as `percent`, with a minus sign instead of a hyphen.
+
+    Examples
+    --------
+    >>> signed(-3.0)
+    '−3.0 %'
+    """
+    return percent(value, unit).replace("-", "−")
 
 
 def verify_comparison(

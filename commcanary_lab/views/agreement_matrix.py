@@ -199,8 +199,8 @@ def agreement_frame(rows: Sequence[MethodRow]) -> pd.DataFrame:
 
 def _table(frame_: pd.DataFrame) -> Any:
     columns = {
-        "ranking": TableColumn("Ranking", None, 80),
-        "origin": TableColumn("Origin", fmt.long_text_cell(), 150, grow=6),
+        "ranking": TableColumn("Ranking", None, 72),
+        "origin": TableColumn("Origin", fmt.long_text_cell(), 108, grow=6),
         "alike": TableColumn("Pairs alike", None, 75),
         "alike_interval": TableColumn("Share, interval", None, 90),
         "tau": TableColumn("tau-b", None, 55, right=True),
@@ -208,9 +208,9 @@ def _table(frame_: pd.DataFrame) -> Any:
         "false_positives": TableColumn("False positives", fmt.count_cell(), 74, right=True),
         "false_negatives": TableColumn("False negatives", fmt.count_cell(), 76, right=True),
         "inverted": TableColumn("Inverted", fmt.count_cell(), 72, right=True),
-        "cycle_us": TableColumn("One cycle on all settings", fmt.time_cell(), 85, right=True),
-        "run_us": TableColumn("All runs", fmt.time_cell(), 75, right=True),
-        "bytes": TableColumn("Program", fmt.bytes_cell(), 75, right=True),
+        "cycle_us": TableColumn("One cycle on all settings", fmt.time_cell(), 76, right=True),
+        "run_us": TableColumn("All runs", fmt.time_cell(), 66, right=True),
+        "bytes": TableColumn("Program", fmt.bytes_cell(), 68, right=True),
         "spread": TableColumn("Largest spread", None, 65, right=True),
     }
     return table(frame_, columns)

@@ -137,7 +137,7 @@ def _criteria_card(result: Campaign) -> Any:
     frame = criteria_frame(result)
     columns = {
         "name": TableColumn("Criterion", fmt.long_text_cell(), 250, grow=4),
-        "metric": TableColumn("What", fmt.long_text_cell(), 170, grow=3),
+        "metric": TableColumn("What", fmt.long_text_cell(), 170, grow=1),
         "boundary": TableColumn("Boundary", fmt.long_text_cell(), 90, grow=1),
         "value": TableColumn("Value", None, 90, right=True),
         "interval": TableColumn("Interval", None, 120, right=True),

@@ -26,7 +26,7 @@ __all__ = ["ContrastPanel", "contrast"]
 
 _GAP = 16
 _SIDE_CSS = """
-.cl .tree { max-height: 168px; } .cl .keys { grid-template-columns: repeat(4, minmax(0, 1fr)); margin: 10px 0; border-radius: 8px; }
+.cl .tree { max-height: 240px; } .cl .keys { grid-template-columns: repeat(4, minmax(0, 1fr)); margin: 10px 0; border-radius: 8px; }
 .cl .key { padding: 8px 12px; } .cl .key .n { font-size: 18px; }
 """
 

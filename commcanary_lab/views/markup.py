@@ -30,7 +30,7 @@ CSS = """
 .cl .key .n { font-size: 23px; line-height: 1.25; font-weight: 500; white-space: nowrap; letter-spacing: -.01em; }
 .cl .key .n small { font-size: 14px; font-weight: 400; color: var(--m); margin-left: 3px; letter-spacing: 0; }
 .cl .key .l { font-size: 12.5px; color: var(--m); margin-bottom: 2px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
-.cl .key .o { font-size: 11.5px; color: var(--m); margin-top: 3px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
+.cl .key .o { font-size: 11.5px; color: var(--m); margin-top: 3px; line-height: 1.35; overflow-wrap: anywhere; }
 .cl .head { display: flex; align-items: flex-start; justify-content: space-between; gap: 6px 16px; flex-wrap: wrap; }
 .cl .head .tt { font-size: 14.5px; font-weight: 700; }
 .cl .head .st { font-size: 12.5px; color: var(--m); margin-top: 1px; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from commcanary_lab.verify.model import Verification
+from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.extra import panel
 from commcanary_lab.views.markup import chip, html, title_html
 from commcanary_lab.views.tables import TableColumn, download, table
@@ -53,8 +54,9 @@ def checks_card(verification: Verification) -> Any:
     columns = {
         "status": TableColumn("Status", None, 100), "name": TableColumn("Compared", None, 180, grow=3),
         "backend": TableColumn("Backend", None, 130, grow=2),
-        "source": TableColumn("Source", None, 110, right=True), "canary": TableColumn("Canary", None, 110, right=True),
-        "outcome": TableColumn("Outcome", None, 70),
+        "source": TableColumn("Source", fmt.long_text_cell(), 130, right=True),
+        "canary": TableColumn("Canary", fmt.long_text_cell(), 130, right=True),
+        "outcome": TableColumn("Outcome", fmt.status_cell(), 80),
     }  # fmt: skip
     failed = sum(not c.passed for c in verification.checks)
     head = panel().Row(

@@ -43,8 +43,8 @@ _CSS = """
 .tabulator .tabulator-footer .tabulator-page:disabled { opacity: .35; }
 .tabulator .tabulator-footer:has(.tabulator-pages > .tabulator-page:only-child) { display: none; }
 .tabulator .tabulator-placeholder { color: var(--cl-m); }
-.tabulator .tabulator-placeholder .tabulator-placeholder-contents { color: var(--cl-m); font-weight: 400; font-size: 13px;
-  white-space: normal; }
+.tabulator .tabulator-placeholder .tabulator-placeholder-contents { color: var(--cl-m) !important; font-weight: 400 !important;
+  font-size: 13px !important; white-space: normal; }
 .tabulator .tabulator-col .tabulator-col-sorter { opacity: 0; right: 0 !important; }
 .tabulator .tabulator-col:hover .tabulator-col-sorter, .tabulator .tabulator-col[aria-sort=ascending] .tabulator-col-sorter,
   .tabulator .tabulator-col[aria-sort=descending] .tabulator-col-sorter { opacity: .8; }

@@ -190,7 +190,8 @@ def test_an_exception_and_a_part_that_the_kernel_refuses_leave_nothing(clean: No
 def child(code: str) -> subprocess.Popen[str]:
     """A process that builds a fabric, says so and sleeps in it."""
     text = f"""
-import subprocess, sys, time
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it
 from commcanary_lab.replay.fabric_spec import FabricSpec
 from commcanary_lab.replay.lab_fabric import LabFabric
 fabric = LabFabric(FabricSpec("f", 50), 2)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
+from decimal import Decimal
 from typing import Any
 
 from commcanary_lab.simulate import Backend
@@ -41,7 +42,7 @@ def events_of(trace: Trace) -> list[dict[str, Any]]:
             if len(ranks) > 1:
                 offsets[-1] = e.get("arrival_skew_us", 0.0)
         if by_start:
-            gap = e.get("gap_us", 0.0) if previous is None else round(e["start_us"] - previous, 9)
+            gap = e.get("gap_us", 0.0) if previous is None else float(Decimal(repr(e["start_us"])) - Decimal(repr(previous)))
             previous = e["start_us"]
         else:
             gap = e.get("gap_us", e.get("compute_before_us", 0.0))
