@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +26,7 @@ __all__ = ["atomic_file", "canonical_bytes", "loads_strict", "read_document", "s
 
 
 def canonical_bytes(value: Any) -> bytes:
-    """Encode a JSON value canonically.
+    """Encode a JSON value canonically; arrays of int64 are lists, written without making Python's numbers.
 
     Raises
     ------
@@ -37,10 +38,30 @@ def canonical_bytes(value: Any) -> bytes:
     >>> canonical_bytes({"b": 1, "a": [0.5, None]})
     b'{"a":[0.5,null],"b":1}'
     """
+    arrays: list[Any] = []
+    mark = ""
+
+    def placed(item: Any) -> str:
+        nonlocal mark
+        if getattr(item, "dtype", None) != "int64" or item.ndim != 1:
+            raise TypeError(f"{type(item).__name__} is no JSON value")
+        mark = mark or secrets.token_hex(16)  # no text of the document holds it
+        arrays.append(item)
+        return mark
+
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=placed).encode("ascii")
     except (TypeError, ValueError) as e:
         raise InputError(f"not representable as canonical JSON: {e}") from None
+    if not arrays:
+        return text
+    from commcanary_lab.number_text import int_list
+
+    between = text.split(f'"{mark}"'.encode("ascii"))
+    parts = [between[0]]
+    for array, following in zip(arrays, between[1:], strict=True):
+        parts += [int_list(array), following]
+    return b"".join(parts)
 
 
 _BOM = b"\xef\xbb\xbf"

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from numba import njit
 
 from commcanary_lab.errors import FormatError
+from commcanary_lab.number_text import decimal_digits
 
 __all__ = ["Encoded", "decode", "encode", "record_count", "thousandths"]
 
@@ -54,44 +55,35 @@ def _best_cycle(values: npt.NDArray[np.int64]) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _digits(value: int) -> int:
-    """Characters of a decimal number."""
-    count = 2 if value < 0 else 1
-    value = abs(value)
-    while value >= 10:
-        value //= 10
-        count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
 def _measure(values: npt.NDArray[np.int64]) -> tuple[bool, int, int, int, int, int, int]:
     """Return whether the steps are equal, then bytes of the list and of the runs, number of runs, head, period, bytes of head and cycle."""
     n = len(values)
     arithmetic, runs, run_start = True, 0, 0
     plain, run_bytes = 1 + n, 10
     for i in range(n):
-        plain += _digits(values[i])
+        plain += decimal_digits(values[i])
         if i >= 2 and values[i] - values[i - 1] != values[1] - values[0]:
             arithmetic = False
         if i + 1 == n or values[i + 1] != values[i]:
             runs += 1
-            run_bytes += _digits(values[i]) + _digits(i + 1 - run_start) + 4
+            run_bytes += decimal_digits(values[i]) + decimal_digits(i + 1 - run_start) + 4
             run_start = i + 1
     head, period = _best_cycle(values)
     cycle = 20 + head + period
     for i in range(head + period if period else 0):
-        cycle += _digits(values[i])
+        cycle += decimal_digits(values[i])
     return arithmetic, plain, run_bytes, runs, head, period, cycle
 
 
-def encode(values: Values, depth: int = 0) -> Encoded:
+def encode(values: Values, depth: int = 0, *, arrays: bool = False) -> Encoded:
     """Encode a column exactly, in the shortest of the forms.
 
     Parameters
     ----------
     values : ndarray of int64 or float64, shape (m,)
         The column.
+    arrays : bool
+        Leave a list of whole numbers as the array that it is, for `canonical.canonical_bytes` to write.
 
     Returns
     -------
@@ -125,7 +117,7 @@ def encode(values: Values, depth: int = 0) -> Encoded:
         return {"run": [[v, m] for v, m in zip(values[starts].tolist(), lengths.tolist(), strict=True)]}
     if period and cycle_bytes < plain:
         return _encode_cycle(values, head, period, depth)
-    return values.tolist()
+    return np.ascontiguousarray(values) if arrays and is_int else values.tolist()
 
 
 def _encode_cycle(values: Values, head: int, period: int, depth: int) -> Encoded:
@@ -230,7 +222,7 @@ def record_count(value: Encoded) -> int:
     >>> record_count(96000), record_count({"head": [0], "cycle": [1, 2]}), record_count({"run": [[1, 9], [2, 9]]})
     (1, 3, 2)
     """
-    if isinstance(value, list):
+    if isinstance(value, (list, np.ndarray)):
         return len(value)
     if isinstance(value, dict):
         if "run" in value:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from commcanary_lab.trace.columns import Coded, Column, Ragged
 from commcanary_lab.trace.model import Trace
 
-__all__ = ["COLUMNS", "Committer", "Locator", "locate", "locator"]
+__all__ = ["COLUMNS", "Committer", "Locator", "commitment", "locate", "locator"]
 
 MAGIC = b"cclab.commit.v1\0"
 
@@ -159,19 +159,36 @@ class Committer:
 
     def digest(self, start: int, stop: int) -> str:
         """Return the commitment to rows start..stop-1 as 64 hexadecimal digits."""
-        h = hashlib.sha256(self._prefix)
-        rows = stop - start
-        count = struct.pack("<Q", rows)
-        ones, zeros = np.packbits(np.ones(rows, np.bool_), bitorder="little").tobytes(), bytes((rows + 7) // 8)
-        for p in self._parts:
-            nulls = (ones if p.nulls else zeros) if p.mask is None else np.packbits(p.mask[start:stop], bitorder="little").tobytes()
-            h.update(p.header + count + nulls)
-            if p.lengths is None or p.pointers is None:
-                h.update(p.values[start * p.width : stop * p.width])
-            else:
-                h.update(p.lengths[start * 8 : stop * 8])
-                h.update(p.values[int(p.pointers[start]) * p.width : int(p.pointers[stop]) * p.width])
-        return h.hexdigest()
+        return _digest(self._prefix, self._parts, start, stop)
+
+
+def commitment(trace: Trace, salt: bytes = b"") -> str:
+    """Return the commitment to all rows; one column at a time is in memory.
+
+    Examples
+    --------
+    >>> import commcanary_lab as lab
+    >>> t = lab.samples.adversarial()
+    >>> commitment(t, b"salt") == Committer(t, b"salt").digest(0, len(t))
+    True
+    """
+    return _digest(MAGIC + salt, (_part(name, get(trace), trace) for name, get in COLUMNS), 0, len(trace))
+
+
+def _digest(prefix: bytes, parts: Iterable[_Part], start: int, stop: int) -> str:
+    h = hashlib.sha256(prefix)
+    rows = stop - start
+    count = struct.pack("<Q", rows)
+    ones, zeros = np.packbits(np.ones(rows, np.bool_), bitorder="little").tobytes(), bytes((rows + 7) // 8)
+    for p in parts:
+        nulls = (ones if p.nulls else zeros) if p.mask is None else np.packbits(p.mask[start:stop], bitorder="little").tobytes()
+        h.update(p.header + count + nulls)
+        if p.lengths is None or p.pointers is None:
+            h.update(p.values[start * p.width : stop * p.width])
+        else:
+            h.update(p.lengths[start * 8 : stop * 8])
+            h.update(p.values[int(p.pointers[start]) * p.width : int(p.pointers[stop]) * p.width])
+    return h.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -235,11 +252,10 @@ def locator(trace: Trace, salt: bytes = b"") -> Locator:
     >>> locate(locator(trace([8, 8, 8, 8, 8])), locator(trace([8, 8, 8, 9, 8]))), locate(locator(trace([8])), locator(trace([8])))
     (3, None)
     """
-    hashes = _row_hashes(trace, salt)
-    index = np.arange(len(trace))
-    with np.errstate(over="ignore"):
-        bits = [int(hashes[(index >> b) & 1 == 1].sum(dtype=np.uint64)) for b in range(max(1, (len(trace) - 1).bit_length()))]
-        return Locator(int(hashes.sum(dtype=np.uint64)), tuple(bits))
+    from commcanary_lab.canary.hash_kernels import sums_by_bit
+
+    *bits, total = sums_by_bit(_row_hashes(trace, salt), max(1, (len(trace) - 1).bit_length())).tolist()
+    return Locator(total, tuple(bits))
 
 
 def locate(expected: Locator, actual: Locator) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from commcanary_lab.canary.commit import Committer
@@ -89,18 +90,24 @@ def compile_trace(
         listed = ", ".join(f"{name} on {n} events" for name, n in part.unknown_fields.items())
         raise UnknownValueError(f"strict compile refuses unknown {listed}", remedy="record these fields, or compile without strict")
     limits_ns = _budgets(budgets, records)
-    fields = split_trace(part)
-    source = state_source(trace, part, start, salt, derived_from)
-    bounded = records is not None or bool(budgets)
+    # Hashing the source and finding its structure share nothing, and neither holds the interpreter for long.
+    with ThreadPoolExecutor(1) as other:
+        statement = other.submit(state_source, trace, part, start, salt, derived_from)
+        fields = split_trace(part)
+        bounded = records is not None or bool(budgets)
+        if bounded:
+            structure = nested_structure(fields, by_timing=True)
+            # more intervals than events change nothing, and might not fit the compiled search
+            most = None if records is None else min(records, max(1, len(part)))
+            intervals = _intervals(part, structure, salt, most, limits_ns)
+        if not bounded or len(part) <= _COMPARE_EVENTS:
+            exact = nested_structure(fields, by_timing=False)
+        source = statement.result()
     if bounded:
-        structure = nested_structure(fields, by_timing=True)
-        # more intervals than events change nothing, and might not fit the compiled search
-        most = None if records is None else min(records, max(1, len(part)))
-        canary = assembled(part, fields, source, structure, _intervals(part, structure, salt, most, limits_ns))
+        canary = assembled(part, fields, source, structure, intervals)
         if len(part) > _COMPARE_EVENTS:
             return canary
-    structure = nested_structure(fields, by_timing=False)
-    lossless = assembled(part, fields, source, structure, structure.streams)
+    lossless = assembled(part, fields, source, exact, exact.streams)
     return canary if bounded and canary.size_bytes < lossless.size_bytes else lossless
 
 

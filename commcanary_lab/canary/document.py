@@ -28,11 +28,16 @@ SIGNATURE_NUMBERS = ("root", "sender", "receiver", "concurrent_groups")
 
 def to_bytes(canary: Canary) -> bytes:
     """Return the canonical JSON of a canary."""
-    return canonical_bytes(to_document(canary))
+    return canonical_bytes(_document(canary, arrays=True))
 
 
 def to_document(canary: Canary) -> dict[str, Any]:
     """Return a canary as a JSON value."""
+    return _document(canary, arrays=False)
+
+
+def _document(canary: Canary, arrays: bool) -> dict[str, Any]:
+    """The JSON value; long lists of whole numbers are left as arrays if asked: they are most of a canary of irregular timing."""
     source = canary.source
     out: dict[str, Any] = {
         "format": FORMAT,
@@ -41,7 +46,7 @@ def to_document(canary: Canary) -> dict[str, Any]:
         "signatures": _signatures(canary.signatures),
         "patterns": [sorted(p) for p in canary.patterns],
         "steps": {"count": len(canary.streams), "signature": encode(canary.step_signature), "pattern": encode(canary.step_pattern)},
-        "program": _program(canary.program),
+        "program": _program(canary.program, arrays),
         "source": {
             "events": source.events,
             "range": [source.start, source.stop],
@@ -68,7 +73,7 @@ def to_document(canary: Canary) -> dict[str, Any]:
     exact = [(i, s) for i, s in enumerate(canary.streams) if isinstance(s, ExactStream)]
     bounded = [(i, s) for i, s in enumerate(canary.streams) if isinstance(s, BoundedStream)]
     if exact:
-        out["exact"] = _exact([s for _, s in exact])
+        out["exact"] = _exact([s for _, s in exact], arrays)
     if bounded:
         out["bounded"] = _bounded([i for i, _ in bounded], [s for _, s in bounded])
     return out
@@ -102,9 +107,15 @@ def _signatures(table: Trace) -> dict[str, Any]:
     return {"count": len(table), "names": list(names), **{name: encode(values) for name, values in columns.items()}}
 
 
-def _program(program: Grammar) -> list[list[Any]]:
-    flat = [v if c == 1 else [v, c] for v, c in zip(program.values.tolist(), program.counts.tolist(), strict=True)]
-    return [flat[a:b] for a, b in pairwise(program.row_ptr.tolist())]
+def _program(program: Grammar, arrays: bool) -> list[Any]:
+    bodies: list[Any] = []
+    for a, b in pairwise(program.row_ptr.tolist()):
+        values, counts = program.values[a:b], program.counts[a:b]
+        if (counts == 1).all():
+            bodies.append(values.astype(np.int64) if arrays else values.tolist())
+        else:
+            bodies.append([v if c == 1 else [v, c] for v, c in zip(values.tolist(), counts.tolist(), strict=True)])
+    return bodies
 
 
 def _column(name: str, values: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
@@ -114,16 +125,19 @@ def _column(name: str, values: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]
     return name, values
 
 
-def _exact(streams: list[ExactStream]) -> dict[str, Any]:
-    out: dict[str, Any] = {"gap_ns": [encode(s.gap_ns) for s in streams]}
+def _exact(streams: list[ExactStream], arrays: bool) -> dict[str, Any]:
+    def coded(values: npt.NDArray[Any]) -> Any:
+        return encode(values, arrays=arrays)
+
+    out: dict[str, Any] = {"gap_ns": [coded(s.gap_ns) for s in streams]}
     for name in SCALAR_FIELDS:
         having = [s.scalars[name] for s in streams if name in s.scalars]
         if not having:
             continue
         key, flat = _column(name, np.concatenate(having))
         cuts = np.cumsum([len(h) for h in having])[:-1]
-        out[key] = [encode(part) for part in np.split(flat, cuts)]
-    arrivals = [[encode(np.ascontiguousarray(c)) for c in s.arrival_ns.T] for s in streams if s.arrival_ns.shape[1]]
+        out[key] = [coded(part) for part in np.split(flat, cuts)]
+    arrivals = [[coded(c) for c in s.arrival_ns.T] for s in streams if s.arrival_ns.shape[1]]
     if arrivals:
         out["arrival_ns"] = arrivals
     return out

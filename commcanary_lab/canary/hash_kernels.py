@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["mix_ragged", "mix_values"]
+__all__ = ["mix_ragged", "mix_values", "sums_by_bit"]
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -32,3 +32,25 @@ def mix_ragged(h: npt.NDArray[np.uint64], values: npt.NDArray[np.int64], pointer
         for j in range(pointers[i], pointers[i + 1]):
             x = _mix(x, np.uint64(values[j]))
         h[i] = x
+
+
+@njit(cache=True, nogil=True)
+def sums_by_bit(hashes: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
+    """Sum the row hashes, mod 2^64: for each bit over the rows whose index has it set, and over all rows as the last sum.
+
+    A block of rows shares all bits but its lowest ones: the sum of a block is added to those once.
+    """
+    low = min(bits, 10)
+    out = np.zeros(bits + 1, np.uint64)
+    for begin in range(0, len(hashes), 1 << low):
+        block = np.uint64(0)
+        for i in range(begin, min(len(hashes), begin + (1 << low))):
+            block += hashes[i]
+            for b in range(low):
+                if i >> b & 1:
+                    out[b] += hashes[i]
+        for b in range(low, bits):
+            if begin >> b & 1:
+                out[b] += block
+        out[bits] += block
+    return out

@@ -17,6 +17,7 @@ from commcanary_lab.canary.grammar import Grammar, expand
 from commcanary_lab.canary.streams import ERROR_FIELDS, BoundedStream, ExactStream, StepStream
 from commcanary_lab.trace.columns import Ragged
 from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.numbering import stable_order
 
 __all__ = ["Canary", "SourceStatement", "largest_errors"]
 
@@ -157,7 +158,7 @@ class Canary(Shown):
     @cached_property
     def by_step(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
         """Events sorted by step (stable), and where each step begins, shape (steps + 1,)."""
-        order = np.argsort(self.step_of_event, kind="stable")
+        order = stable_order(self.step_of_event, len(self.streams))
         counts = np.bincount(self.step_of_event, minlength=len(self.streams))
         return order, np.concatenate([[0], np.cumsum(counts)])
 

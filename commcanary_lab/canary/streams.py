@@ -60,7 +60,7 @@ class ExactStream:
     def records(self) -> int:
         """Timing records: those of the longest encoded field."""
         columns = [self.gap_ns, *(_compact(v) for v in self.scalars.values()), *self.arrival_ns.T]
-        return max((record_count(encode(c)) for c in columns), default=1) if self.rows else 0
+        return max((record_count(encode(c, arrays=True)) for c in columns), default=1) if self.rows else 0
 
     @cached_property
     def encoded_bytes(self) -> int:
@@ -131,7 +131,7 @@ class BoundedStream:
 
 
 def _encoded_bytes(columns: list[npt.NDArray[Any]]) -> int:
-    return sum(len(canonical_bytes(encode(np.ascontiguousarray(c)))) for c in columns)
+    return sum(len(canonical_bytes(encode(np.ascontiguousarray(c), arrays=True))) for c in columns)
 
 
 def _compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.commit import Committer, locator
+from commcanary_lab.canary.commit import commitment, locator
 from commcanary_lab.canary.fields import EventFields
 from commcanary_lab.canary.grammar import Grammar, leaf_occurrences
 from commcanary_lab.canary.model import Canary, SourceStatement, largest_errors
 from commcanary_lab.canary.streams import APPROXIMATED, DEFAULT_SCALES, ExactStream, StepStream
 from commcanary_lab.trace.measure import canonical_size
 from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.numbering import stable_order
 from commcanary_lab.trace.signatures import factorize
 from commcanary_lab.trace.timing import gaps_ns
 
@@ -61,7 +62,7 @@ class Structure:
         symbols : ndarray of int64, shape (steps, 2)
             Signature and pattern of each step.
         """
-        order = np.argsort(step_of_event, kind="stable")
+        order = stable_order(step_of_event, len(symbols))
         bounds = np.concatenate([[0], np.cumsum(np.bincount(step_of_event, minlength=len(symbols)))])
         signature, pattern = symbols.T
         return cls(program, signature, pattern, order, _streams(fields, order, bounds, pattern))
@@ -173,7 +174,7 @@ def state_source(
         start=start,
         stop=start + len(part),
         size_bytes=canonical_size(part),
-        root=Committer(part, salt).digest(0, len(part)),
+        root=commitment(part, salt),
         locator=locator(part, salt),
         salted=bool(salt),
         format=trace.source_format,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.commit import Committer
+from commcanary_lab.canary.commit import commitment
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import LabError
 from commcanary_lab.limits import DEFAULT
@@ -135,6 +135,6 @@ def _events(found: Reduction, result: Canary | Trace, salt: bytes) -> str | None
     """Whether the result holds the kept events: their values, not only their number."""
     if isinstance(result, Canary):
         part = found.trace.take(slice(result.source.start, result.source.stop))
-        return difference(result.source.root, Committer(part, salt).digest(0, len(part)), "events of the canary")
-    wanted, given = (Committer(t).digest(0, len(t)) for t in (found.trace, result))
+        return difference(result.source.root, commitment(part, salt), "events of the canary")
+    wanted, given = (commitment(t) for t in (found.trace, result))
     return difference(given, wanted, "events of the reduced trace")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from commcanary_lab.trace.model import Trace
 
-__all__ = ["FORMAT", "Comparison", "Evaluation", "Incompatibility", "percent", "signed", "verify_comparison"]
+__all__ = ["FORMAT", "Comparison", "Evaluation", "Incompatibility", "percent", "with_sign", "verify_comparison"]
 
 FORMAT = "commcanary_lab.comparison.v1"
 
@@ -153,12 +153,12 @@ def percent(value: float | None, unit: str = " %") -> str:
     return "not defined" if value is None else f"{value:+.1f}{unit}"
 
 
-def signed(value: float | None, unit: str = " %") -> str:
+def with_sign(value: float | None, unit: str = " %") -> str:
     """Format a change with its sign for a page: as `percent`, with a minus sign instead of a hyphen.
 
     Examples
     --------
-    >>> signed(-3.0)
+    >>> with_sign(-3.0)
     '−3.0 %'
     """
     return percent(value, unit).replace("-", "−")

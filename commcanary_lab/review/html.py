@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from commcanary_lab.review.charts import MAX_ROWS, Bar, Pair, Span, cumulative, deltas, pairs, spans
-from commcanary_lab.review.comparison import Comparison, signed
+from commcanary_lab.review.comparison import Comparison, with_sign
 from commcanary_lab.review.contributions import contributions
 from commcanary_lab.review.evaluate import Evaluation
 from commcanary_lab.review.html_parts import VERDICTS, chart, figure, foot, head, identity, listing, page, section, signoffs_section, table
@@ -113,13 +113,13 @@ def _reports(c: Comparison, names: tuple[str, str], more: str) -> str:
 
 def _key_figure(e: Evaluation) -> str:
     limit = f"was {format_us(e.baseline or 0.0)}; allowed +{e.threshold:g} %"
-    return figure(f"{e.metric} exposed", format_us(e.candidate or 0.0), signed(e.change), limit, e.threshold_result)
+    return figure(f"{e.metric} exposed", format_us(e.candidate or 0.0), with_sign(e.change), limit, e.threshold_result)
 
 
 def _hidden_figure(evaluations: Sequence[Evaluation]) -> str:
     e = next(e for e in evaluations if e.is_hidden_share)
     note = f"was {e.baseline:.1f} %; allowed −{e.threshold:g} points"
-    return figure("hidden share", f"{e.candidate:.1f} %", signed(e.change, " points"), note, e.threshold_result)
+    return figure("hidden share", f"{e.candidate:.1f} %", with_sign(e.change, " points"), note, e.threshold_result)
 
 
 def _quantiles(c: Comparison) -> list[Pair]:
@@ -160,14 +160,14 @@ def _localised(found: Sequence[Evaluation], scope: str) -> str:
     failing = [e for e in found if e.threshold_result == "fail"]
     if not failing:
         return f"No {scope} exceeds its p99 threshold."
-    return f"{len(failing)} of {len(found)} {scope}s exceed the p99 threshold; the most in {failing[0].name}, {signed(failing[0].change)}."
+    return f"{len(failing)} of {len(found)} {scope}s exceed the p99 threshold; most in {failing[0].name}, {with_sign(failing[0].change)}."
 
 
 def _values(c: Comparison) -> str:
     rows = []
     for e in c.evaluations:
         limit = f"−{e.threshold:g} points" if e.is_hidden_share else f"+{e.threshold:g} % and {e.absolute_threshold_us:g} us"
-        change = signed(e.change, " points" if e.is_hidden_share else " %")
+        change = with_sign(e.change, " points" if e.is_hidden_share else " %")
         rows.append([e.scope, e.label, e.baseline, e.candidate, e.absolute_delta if not e.is_hidden_share else None, change, limit,
                      e.threshold_result])  # fmt: skip
     headers = ["", "value", "baseline", "candidate", "change (us)", "change", "allowed", "result"]
@@ -252,6 +252,6 @@ def _measured_table(m: MeasuredComparison) -> str:
         low, high = _ends(r)
         span = None if low is None else f"{low:+.1f} to {high:+.1f} %"
         share = f"{r.share_pct:.1f} %"
-        rows.append([r.label, r.metric, r.count_a, r.count_b, r.a_us, r.b_us, signed(r.change_pct), span, share, r.verdict, r.reason])
+        rows.append([r.label, r.metric, r.count_a, r.count_b, r.a_us, r.b_us, with_sign(r.change_pct), span, share, r.verdict, r.reason])
     headers = ["operation", "value", "n before", "n after", "before (us)", "after (us)", "change", "interval", "share", "verdict", "why"]
     return section("Every operation", table(headers, rows, (2, 3, 4, 5, 6, 7, 8)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from commcanary_lab.review.charts_history import TREND_LEGEND, trend_svg
-from commcanary_lab.review.comparison import Comparison, signed
+from commcanary_lab.review.comparison import Comparison, with_sign
 from commcanary_lab.review.history import Entry, History
 from commcanary_lab.review.html import body_of, policy_table, policy_words
 from commcanary_lab.review.html_parts import VERDICTS, chart, figure, foot, head, identity, listing, page, section, signoffs_section, table
@@ -87,7 +87,7 @@ def _figure(e: Entry, metric: str, name: str) -> str:
     if not isinstance(e.comparison, Comparison) or limit is None:
         return figure(f"{label}, newest", text, "", VERDICTS[e.verdict].lower(), "pass")
     return figure(
-        f"{label}, newest", text, signed(e.comparison.deltas[f"{metric}_pct"]), f"allowed {format_us(limit)}", e.result(metric) or "pass"
+        f"{label}, newest", text, with_sign(e.comparison.deltas[f"{metric}_pct"]), f"allowed {format_us(limit)}", e.result(metric) or "pass"
     )
 
 
@@ -100,9 +100,9 @@ def _count(h: History) -> str:
 def _table(h: History, signed: Mapping[str, Sequence[tuple[SignOff, SignOffCheck]]]) -> str:
     rows = []
     for e in h.entries:
-        moved = ", ".join(f"{'p50' if s.metric == 'median' else s.metric} {signed(s.change_pct)}" for s in e.steps if s.moved)
+        moved = ", ".join(f"{'p50' if s.metric == 'median' else s.metric} {with_sign(s.change_pct)}" for s in e.steps if s.moved)
         decided = ", ".join(f"{s.words}{'' if c.passed else ' (' + c.status.replace('_', ' ') + ')'}" for s, c in signed.get(e.name, ()))
-        change = signed(e.comparison.deltas["p99_pct"]) if isinstance(e.comparison, Comparison) else None
+        change = with_sign(e.comparison.deltas["p99_pct"]) if isinstance(e.comparison, Comparison) else None
         figures = [e.figure(n) for n in ("p50_us", "p95_us", "p99_us", "mean_us")]
         rows.append([e.name, e.date, *figures, change, e.verdict, e.problem or moved, decided])
     headers = [

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from commcanary_lab.errors import UnknownValueError, UsageError
 from commcanary_lab.trace.columns import Ragged
 from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.numbering import stable_order
 from commcanary_lab.trace.signatures import default_group_names, factorize, occurrence_codes
 from commcanary_lab.trace.timing import gaps_ns
 
@@ -155,7 +156,7 @@ class Prepared:
             for k, i in enumerate(first.tolist())
         ]
         ranks = {row: r for r, row in enumerate(sorted(set(rows)))}
-        return np.argsort(np.array([ranks[row] for row in rows], np.int64)[codes], kind="stable") if rows else codes
+        return stable_order(np.array([ranks[row] for row in rows], np.int64)[codes], len(ranks)) if rows else codes
 
 
 def prepare(trace: Trace, assumptions: Assumptions | None = None) -> Prepared:

@@ -182,6 +182,10 @@ class Coded:
         return a.names == b.names and np.array_equal(a.codes, b.codes)
 
 
+#: From here on a compiled loop is worth its import.
+_MANY_ROWS = 50_000
+
+
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """Rows of different lengths: all values in one array plus row pointers.
@@ -245,6 +249,10 @@ class Ragged:
             n = len(range(*index.indices(len(self)))) if isinstance(index, slice) else len(index)
             return Ragged.empty(n, self.values.dtype)
         starts, stops = self.pointers[:-1][index], self.pointers[1:][index]
+        if len(starts) >= _MANY_ROWS:
+            from commcanary_lab.trace.gather_kernels import gather
+
+            return Ragged(*gather(self.values, np.ascontiguousarray(starts), np.ascontiguousarray(stops)))
         lengths = stops - starts
         out = Ragged.from_lengths(np.zeros(0, self.values.dtype), lengths)
         within = np.arange(int(out.pointers[-1])) - np.repeat(out.pointers[:-1], lengths)

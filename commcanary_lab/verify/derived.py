@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.commit import Committer
+from commcanary_lab.canary.commit import commitment
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.errors import FormatError, UsageError
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
@@ -67,7 +67,7 @@ def trace_sha256(trace: Trace) -> str:
     >>> trace_sha256(trace) == lab.compile(trace).source.root
     True
     """
-    return Committer(trace).digest(0, len(trace))
+    return commitment(trace)
 
 
 def derive(trace: Trace, kept: Sequence[int] | IntArray, method: str, *, sha256: str | None = None) -> Trace:

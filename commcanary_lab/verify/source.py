@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.commit import COLUMNS, Committer, Locator, locate, locator
+from commcanary_lab.canary.commit import COLUMNS, Locator, commitment, locate, locator
 from commcanary_lab.canary.fields import assemble
 from commcanary_lab.canary.model import Canary, largest_errors
 from commcanary_lab.canary.streams import APPROXIMATED, BoundedStream
@@ -56,7 +56,7 @@ def commitment_checks(source: Trace, canary: Canary, salt: bytes) -> list[Check]
         checks.append(Check("commitments", "number of events", False, len(source), canary.event_count))
     else:
         checks += _stored_columns(source, canary)
-    root = Committer(source, salt).digest(0, len(source))
+    root = commitment(source, salt)
     checks.append(Check("commitments", "root over all records", root == canary.source.root, root, canary.source.root))
     if len(source) == canary.event_count:
         checks += _intervals(source, canary, salt)

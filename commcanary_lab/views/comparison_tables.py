@@ -6,7 +6,7 @@ from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from commcanary_lab.review.comparison import Comparison, signed
+from commcanary_lab.review.comparison import Comparison, with_sign
 from commcanary_lab.simulate.report_file import ReportFile
 from commcanary_lab.units import format_us
 from commcanary_lab.views.extra import panel
@@ -83,7 +83,7 @@ def _frame(result: Comparison) -> pd.DataFrame:
     for e in sorted(result.evaluations, key=lambda e: order[e.threshold_result]):
         unit = " %" if e.is_hidden_share else " us"
         values = ["" if v is None else f"{v:,.2f} %" if e.is_hidden_share else format_us(v) for v in (e.baseline, e.candidate)]
-        change = "absent" if e.relative_status == "absent" else signed(e.change, " points" if unit == " %" else " %")
+        change = "absent" if e.relative_status == "absent" else with_sign(e.change, " points" if unit == " %" else " %")
         allowed = f"−{e.threshold:g} points" if e.is_hidden_share else f"+{e.threshold:g} % and {format_us(e.absolute_threshold_us or 0.0)}"
         metric = "hidden share" if e.is_hidden_share else e.metric
         rows.append([e.scope, e.name or "whole workload", metric, *values, change, allowed, e.threshold_result])

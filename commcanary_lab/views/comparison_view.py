@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from commcanary_lab.review.comparison import Comparison, signed
+from commcanary_lab.review.comparison import Comparison, with_sign
 from commcanary_lab.review.evaluate import Evaluation
 from commcanary_lab.review.localise import localise
 from commcanary_lab.review.measured import MeasuredComparison
@@ -184,5 +184,5 @@ def _sentence(found: tuple[Evaluation, ...], scope: str) -> str:
         return f"{len(absent)} of {len(found)} {scope}s exist on one side only"
     if not failing:
         return f"No {scope} exceeds its limit at p99. Below: exposed time of all events together"
-    most = f"most of all {failing[0].name} ({signed(failing[0].change)})"
+    most = f"most of all {failing[0].name} ({with_sign(failing[0].change)})"
     return f"{len(failing)} of {len(found)} {scope}s exceed their limit at p99, {most}. Below: exposed time of all events together"

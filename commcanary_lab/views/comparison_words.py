@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from commcanary_lab.review.comparison import Comparison, signed
+from commcanary_lab.review.comparison import Comparison, with_sign
 from commcanary_lab.review.evaluate import Evaluation
 from commcanary_lab.review.localise import localise
 from commcanary_lab.review.measured import MeasuredComparison, MeasuredRow
@@ -163,7 +163,7 @@ def _rest(m: MeasuredComparison) -> str:
 def _row(r: MeasuredRow) -> str:
     span = "" if r.change_interval is None else f" (between {r.change_interval.low:+.1f} % and {r.change_interval.high:+.1f} %)"
     times = f"{format_us(r.a_us or 0.0)} to {format_us(r.b_us or 0.0)}"
-    return f"{escape(r.label)}, whose {r.metric} changed by <b>{signed(r.change_pct)}</b>{span}, {times}"
+    return f"{escape(r.label)}, whose {r.metric} changed by <b>{with_sign(r.change_pct)}</b>{span}, {times}"
 
 
 # -- figures, facts and reasons ---------------------------------------------------------------------------------------
@@ -184,10 +184,10 @@ def figures(result: Comparison | MeasuredComparison) -> list[Figure]:
     out = []
     for metric in ("p99", "p95", "median"):
         e = overall[metric]
-        out.append(Figure(f"Exposed latency, {metric}", signed(e.change), f"{_times(e)}; allowed +{e.threshold:g} %"))
+        out.append(Figure(f"Exposed latency, {metric}", with_sign(e.change), f"{_times(e)}; allowed +{e.threshold:g} %"))
     hidden = next(e for e in result.evaluations if e.is_hidden_share)
     values = f"{hidden.baseline:.1f} % to {hidden.candidate:.1f} %"
-    out.append(Figure("Hidden share", signed(hidden.change, " points"), f"{values}; allowed −{hidden.threshold:g}"))
+    out.append(Figure("Hidden share", with_sign(hidden.change, " points"), f"{values}; allowed −{hidden.threshold:g}"))
     failed = sum(e.threshold_result == "fail" for e in result.evaluations)
     out.append(Figure("Values that fail", f"{failed:,} of {len(result.evaluations):,}", "of the whole and of each part"))
     return out

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from commcanary_lab.canary.commit import Committer
+from commcanary_lab.canary.commit import commitment
 from commcanary_lab.canary.model import Canary
 from commcanary_lab.canonical import canonical_bytes, sha256_hex
 from commcanary_lab.errors import LabError
@@ -133,7 +133,7 @@ def identity(opened: object, scheme: str) -> str:
             if not rest:
                 return trace_sha256(opened)
             start, stop = (int(x) for x in rest.split(":"))
-            return Committer(opened.take(slice(start, stop))).digest(0, stop - start) if stop <= len(opened) else ""
+            return commitment(opened.take(slice(start, stop))) if stop <= len(opened) else ""
         if what == "canary" and isinstance(opened, Canary):
             return opened.identity
         if what == "workload" and isinstance(opened, (Trace, Canary)):
