@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commcanary_lab.canary.commit import COLUMNS, Locator, commitment, locate, locator
+from commcanary_lab.canary.commit import COLUMNS, Committer, Locator, commitment, locate, locator
 from commcanary_lab.canary.fields import assemble
 from commcanary_lab.canary.model import Canary, largest_errors
 from commcanary_lab.canary.streams import APPROXIMATED, BoundedStream
