@@ -59,6 +59,10 @@ for _family in (traces, matrices, fabrics, canaries, minimisers, exports, replay
 
 def main() -> None:
     """Run the command line; no traceback reaches the user."""
+    if "serve" not in sys.argv:
+        from commcanary_lab._allocator import keep_freed_memory
+
+        keep_freed_memory()
     sys.exit(run(sys.argv[1:]))
 
 

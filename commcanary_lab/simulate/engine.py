@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from commcanary_lab.simulate import plain
 from commcanary_lab.simulate.backend import Backend
 from commcanary_lab.simulate.models import CostModel
 from commcanary_lab.simulate.prepare import Prepared
@@ -54,36 +54,6 @@ class Samples:
         return len(self.event)
 
 
-@njit(cache=True, nogil=True)
-def _queue(
-    gap: FloatArray,
-    skew: FloatArray,
-    service: FloatArray,
-    overlap: FloatArray,
-    efficiency: float,
-    resource: npt.NDArray[np.int64],
-    resources: int,
-    out: FloatArray,
-) -> None:
-    free = np.zeros(resources)
-    clock = 0.0
-    for i in range(len(gap)):
-        clock += gap[i]
-        last = clock + skew[i]
-        start = max(last, free[resource[i]])
-        completion = start + service[i]
-        free[resource[i]] = completion
-        total = completion - clock
-        hidden = min(total, overlap[i] * efficiency)
-        out[0, i] = clock
-        out[1, i] = start
-        out[2, i] = completion
-        out[3, i] = start - last
-        out[4, i] = total
-        out[5, i] = hidden
-        out[6, i] = total - hidden
-
-
 def run(prepared: Prepared, backend: Backend, model: CostModel, ablations: frozenset[str] = frozenset()) -> Samples:
     """Run a prepared trace through one backend.
 
@@ -103,6 +73,11 @@ def run(prepared: Prepared, backend: Backend, model: CostModel, ablations: froze
     Samples
         Iteration-major.
     """
+    if plain.preferred(len(prepared)):
+        from commcanary_lab.simulate.plain import queue
+    else:
+        from commcanary_lab.simulate.kernels import queue
+
     n, k = len(prepared), backend.iterations
     order = prepared.canonical_order if "operation_ordering" in ablations else None
     gap = np.zeros(n) if "queue_reset_gaps" in ablations else prepared.gap_us
@@ -117,7 +92,7 @@ def run(prepared: Prepared, backend: Backend, model: CostModel, ablations: froze
     for iteration in range(k):
         times = model.service_us(prepared, backend, iteration, ablations)
         service[iteration] = times if order is None else times[order]
-        _queue(gap, skew, service[iteration], overlap, backend.overlap_efficiency, resource, resources, out[iteration])
+        queue(gap, skew, service[iteration], overlap, backend.overlap_efficiency, resource, resources, out[iteration])
     columns = out.transpose(1, 0, 2).reshape(7, k * n)
     event = np.tile(np.arange(n) if order is None else order, k)
     return Samples(

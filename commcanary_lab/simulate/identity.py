@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
+from commcanary_lab.simulate import plain
 from commcanary_lab.trace.columns import Ragged
 from commcanary_lab.trace.model import Trace
+from commcanary_lab.trace.numbering import positions
 from commcanary_lab.trace.signatures import default_group_names
 
 __all__ = ["IdentityTable", "identity_hashes"]
@@ -47,7 +49,7 @@ class IdentityTable:
 
     def __init__(self, trace: Trace, codes: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> None:
         self._codes, self._kinds = codes, len(first)
-        pieces = [part for row in first.tolist() for part in _pieces(trace, row)]
+        self._pieces = pieces = [part for row in first.tolist() for part in _pieces(trace, row)]
         self._bounds = np.zeros(len(pieces) + 1, np.int64)
         np.cumsum([len(p) for p in pieces], out=self._bounds[1:])
         self._text = np.frombuffer(b"".join(pieces) or b"\0", np.uint8)
@@ -75,10 +77,8 @@ class IdentityTable:
         ndarray of uint64, shape (k,)
             First 8 bytes (big endian) of the SHA-256 of each identity.
         """
-        from commcanary_lab.simulate.identity_kernels import occurrences
-
         codes = np.ascontiguousarray(self._codes[rows])
-        return self._hashed(rows, codes, occurrences(codes, self._kinds), arrival_ns, zero_offsets)
+        return self._hashed(rows, codes, _occurrences(codes, self._kinds), arrival_ns, zero_offsets)
 
     def changed(self, identity: npt.NDArray[np.uint64], before_ns: Ragged, after_ns: Ragged) -> npt.NDArray[np.uint64]:
         """Return the identities of all events after some arrivals changed; only those events are hashed again.
@@ -90,14 +90,12 @@ class IdentityTable:
         before_ns, after_ns : Ragged
             Arrivals of all events.
         """
-        from commcanary_lab.simulate.identity_kernels import occurrences
-
         if not np.array_equal(before_ns.pointers, after_ns.pointers):
             return self.of(after_ns)
         rows = np.unique(np.repeat(np.arange(len(identity)), after_ns.lengths)[before_ns.values != after_ns.values])
         out = identity.copy()
         if len(rows):
-            out[rows] = self._hashed(rows, self._codes[rows], occurrences(self._codes, self._kinds)[rows], after_ns.take(rows), False)
+            out[rows] = self._hashed(rows, self._codes[rows], _occurrences(self._codes, self._kinds)[rows], after_ns.take(rows), False)
         return out
 
     def _hashed(
@@ -108,10 +106,23 @@ class IdentityTable:
         arrival_ns: Ragged,
         zero_offsets: bool,
     ) -> npt.NDArray[np.uint64]:
-        from commcanary_lab.simulate.identity_kernels import hash_range
-
         n = len(codes)
         out = np.zeros(n, np.uint64)
+        if plain.preferred(n):
+            plain.identities(
+                arrival_ns.values,
+                arrival_ns.pointers,
+                self._sizes[rows],
+                zero_offsets,
+                codes,
+                self._pieces,
+                self._sequence[rows],
+                occurrence,
+                out,
+            )
+            return out
+        from commcanary_lab.simulate.identity_kernels import hash_range
+
         arguments = (
             np.ascontiguousarray(arrival_ns.values),
             np.ascontiguousarray(arrival_ns.pointers),
@@ -132,6 +143,14 @@ class IdentityTable:
             with ThreadPoolExecutor(_THREADS) as pool:
                 list(pool.map(lambda a, b: hash_range(a, b, *arguments), cuts[:-1], cuts[1:]))
         return out
+
+
+def _occurrences(codes: npt.NDArray[np.int64], kinds: int) -> npt.NDArray[np.int64]:
+    if plain.preferred(len(codes)):
+        return positions(codes)
+    from commcanary_lab.simulate.identity_kernels import occurrences
+
+    return occurrences(codes, kinds)
 
 
 def identity_hashes(

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from commcanary_lab.errors import UnknownValueError, UsageError
+from commcanary_lab.simulate import plain
 from commcanary_lab.trace.columns import Ragged
 from commcanary_lab.trace.model import Trace
-from commcanary_lab.trace.numbering import stable_order
+from commcanary_lab.trace.numbering import first_rows, number_rows, stable_order
 from commcanary_lab.trace.signatures import default_group_names, factorize, occurrence_codes
 from commcanary_lab.trace.timing import gaps_ns
 
@@ -99,6 +100,12 @@ class Prepared:
     def keys(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Occurrence keys (codes, first rows)."""
         return occurrence_codes(self.trace)
+
+    @cached_property
+    def size_codes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Number of each event's group size, and the sizes in ascending order."""
+        codes, count = number_rows(self.group_size)
+        return codes, self.group_size[first_rows(codes, count)]
 
     @cached_property
     def identities(self) -> IdentityTable:
@@ -203,7 +210,10 @@ def prepare(trace: Trace, assumptions: Assumptions | None = None) -> Prepared:
 
 def _mean_wait_us(trace: Trace, skew_us: FloatArray) -> FloatArray:
     """Mean over ranks of (last arrival - own arrival)."""
-    from commcanary_lab.simulate.kernels import mean_wait_us
+    if plain.preferred(len(trace)):
+        from commcanary_lab.simulate.plain import mean_wait_us
+    else:
+        from commcanary_lab.simulate.kernels import mean_wait_us
 
     arrival = trace.arrival_ns
     return mean_wait_us(np.ascontiguousarray(arrival.values), np.ascontiguousarray(arrival.pointers), trace.group_sizes, skew_us)
