@@ -61,6 +61,8 @@ class PageSpec:
         True if `gather` takes no time for small artifacts.
     follows : tuple of str
         Kinds of artifacts that the page lists: it is made again when one of them appears, changes or goes.
+    first : int
+        Parts that are drawn first when the page is opened: down to the first chart or table.
     """
 
     name: str
@@ -70,6 +72,7 @@ class PageSpec:
     build: Callable[[Any, Session], Built]
     quick: bool = True
     follows: tuple[str, ...] = ()
+    first: int = 3
 
 
 def stack(cards: Sequence[Any], **params: Any) -> Any:

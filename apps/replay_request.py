@@ -9,6 +9,7 @@ from commcanary_lab.replay.campaign import Campaign, read_campaign
 from commcanary_lab.replay.evidence import verify_seal
 from commcanary_lab.replay.modelled import Modelled, modelled
 from commcanary_lab.replay.program import Program
+from commcanary_lab.replay.ranking_rows import MethodRow, method_rows
 from commcanary_lab.replay.result import Replay
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.workspace import Artifact, Workspace
@@ -90,6 +91,7 @@ class ShownCampaign:
     result: Campaign | None = None
     problems: tuple[str, ...] = ()
     problem: str = ""
+    rows: tuple[MethodRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,19 @@ def _campaign(workspace: Workspace, name: str) -> ShownCampaign:
         if artifact.kind != "campaign":
             return ShownCampaign(name, problem=f"{name!r} is no campaign: {artifact.summary}")
         path = workspace.place(artifact.name)
-        return ShownCampaign(name, read_campaign(path), tuple(verify_seal(path)))
+        result = workspace.derived(artifact.name, "campaign", lambda: read_campaign(path))
+        rows = workspace.derived(artifact.name, "rankings", lambda: _rows(result))
+        return ShownCampaign(name, result, tuple(verify_seal(path)), rows=rows)
     except LabError as error:
         return ShownCampaign(name, problem=str(error))
+
+
+def _rows(campaign: Campaign) -> tuple[MethodRow, ...]:
+    """What the rankings rest on: every run of the campaign is read. Empty where there is nothing to rank, or not yet."""
+    try:
+        return method_rows(campaign)
+    except RefusedError:
+        return ()
 
 
 def find_replay(workspace: Workspace, name: str, folder: str = "replays") -> str:

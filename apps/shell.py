@@ -18,6 +18,7 @@ from commcanary_lab.views.theme import THEME_CONFIG
 from commcanary_lab.workspace import Artifact, ResultCache, Workspace
 
 from .accessible import AccessibleNames
+from .gradual import Gradual
 from .layout_guard import LayoutGuard
 from .page import GAP, Built, PageSpec, empty, failure
 from .pages import PAGES
@@ -75,9 +76,11 @@ class Shell:
         self.pages = pages
         self._job: Any = None
         self._shown: Any = None
+        self._spec_shown: PageSpec | None = None
         self._listed: Any = None
         self._put_at = 0.0
         self._filling = False
+        self._loaded = False
         self._skeleton_timer: Any = None
         self.tabs = pmui.TabMenu(
             items=[{"label": p.title} for p in pages],
@@ -97,7 +100,8 @@ class Shell:
         self.controls = pn.Column(sizing_mode="stretch_width", margin=0)
         # Panel's limit, the height of the window, would cut the cards that are taller
         tall = {"sizing_mode": "stretch_width", "margin": 0, "styles": {"max-height": "none"}}
-        self.content = pn.Column(**tall)
+        self._content = Gradual(**tall)
+        self.content = self._content.view
         self._skeleton = skeletons()
         self.tour = TourBar(session, tuple(p.name for p in pages))
         self.body = pn.Column(self.tour.view, self._skeleton, self.content, **tall)
@@ -150,6 +154,7 @@ class Shell:
                 pane._plots.clear()
 
     def _started(self) -> None:
+        self._loaded = True
         pn.state.add_periodic_callback(self._rescan, period=_WATCH_MS)
         if not self._at_once:
             self.show()
@@ -201,7 +206,8 @@ class Shell:
     def _rescan(self) -> None:
         """Follow the folder: new files appear, nothing moves when nothing changed."""
         if self.session.visitor.role is None:  # taken out of the file of users while the page was open
-            self.controls[:], self.content[:] = [], [failure("You are no longer a user", "Ask who serves this workbench.")]
+            self.controls[:] = []
+            self._content.show([failure("You are no longer a user", "Ask who serves this workbench.")])
             self.trace.disabled = self.canary.disabled = self.tabs.disabled = True
             return
         artifacts = self.session.workspace.list()
@@ -281,14 +287,16 @@ class Shell:
 
     def _exchange(self, spec: PageSpec, built: Built) -> None:
         self._put_at = time.monotonic()
+        for part in built.main:
+            part.margin = (0, 0, GAP, 0)
+        opened, self._spec_shown = spec is not self._spec_shown, spec
+        # a page that is made anew stays as long as it is, so that nobody loses the place that they look at
+        self._content.show(built.main, spec.first if opened and self._loaded else None)
+        self._skeleton.visible, self.content.visible = False, True
         if built.controls:
             self.controls[:] = [sidebar_label(spec.title, section=True, margin=(28, 0, 12, 0)), *built.controls]
         else:
             self.controls[:] = []
-        for part in built.main:
-            part.margin = (0, 0, GAP, 0)
-        self.content[:] = list(built.main)
-        self._skeleton.visible, self.content.visible = False, True
 
 
 def _let_go(page: Any) -> None:

@@ -17,6 +17,7 @@ from commcanary_lab.views.replay_words import answer, figures
 
 from ..backend_choice import Refresh
 from ..evidence_list import EvidenceList
+from ..gradual import Gradual
 from ..page import Built, PageSpec, head
 from ..replay_controls import ReplayControls
 from ..replay_jobs import jobs_of
@@ -49,7 +50,7 @@ class _Page:
         self.jobs = jobs_of(session.workspace.path)
         self.top, self.hint = html(""), html("", visible=False)
         self.queue = QueuePanel(self.jobs)
-        self.cards = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        self.cards = Gradual(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
         self._log = html("", visible=False, stylesheets=[LOG_CSS])
         self._refresh = Refresh(session, asked, self.show, self._fail)
         self._active = False
@@ -60,7 +61,7 @@ class _Page:
         self.campaigns = EvidenceList(session, "campaign", self._open_campaign)
         self.controls = ReplayControls(session, data, self._run, self._anew, self._refresh)
         self.show(data)
-        main = [self.top, self.hint, self.queue.view, self.cards, self._log, self.replays.view, self.campaigns.view]
+        main = [self.top, self.hint, self.queue.view, self.cards.view, self._log, self.replays.view, self.campaigns.view]
         self.built = Built(main, self.controls.view)
         self._timer = pn.state.add_periodic_callback(self._poll, period=_POLL_MS)
 
@@ -88,17 +89,19 @@ class _Page:
     def _cards(self, shown: Shown | None, campaign: ShownCampaign | None) -> None:
         """Exchange the cards only where another result is shown."""
         result = shown.result if shown is not None else campaign.result if campaign is not None else None
-        self.cards.visible = result is not None
+        self.cards.view.visible = result is not None
         if shown is not None and shown.result is not None:
             if self._view is not None and self._of is shown.result:
                 self._view.compare(shown.model, shown.why_no_model)
                 return
             self._view = ReplayView(shown.result, shown.model, shown.why_no_model, list(shown.problems))
-            self.cards[:] = self._view.cards
+            self.cards.show(self._view.cards)
         else:
             self._view = None
-            found = campaign is not None and campaign.result is not None
-            self.cards[:] = campaign_cards(campaign.result, list(campaign.problems)) if found else []  # type: ignore[union-attr,arg-type]
+            if campaign is not None and campaign.result is not None:
+                self.cards.show(campaign_cards(campaign.result, list(campaign.problems), campaign.rows), 2)
+            else:
+                self.cards.show([])
         self._of = result
 
     def _top(self) -> None:
@@ -216,4 +219,4 @@ def _folded(log: str, unfolded: bool) -> str:
     return f'<details{opened} class="fold"><summary>Log</summary>{log_html(log)}</details>' if log else ""
 
 
-PAGE = PageSpec("replay", "Replay", "", asked, build, quick=False)
+PAGE = PageSpec("replay", "Replay", "", asked, build, quick=False, first=4)

@@ -18,6 +18,7 @@ from commcanary_lab.views.markup import chip, html, message, title_html
 from commcanary_lab.workspace import Workspace
 
 from ..backend_choice import Refresh
+from ..gradual import Gradual
 from ..page import Built, PageSpec, Selection, empty, head
 from ..policy_panel import PolicyPanel, policy_values
 from ..review_controls import ReviewControls
@@ -63,7 +64,7 @@ class _Page:
     def __init__(self, data: Review, session: Session) -> None:
         self.session, self.data = session, data
         self.top, self.saved, self.hint = html(""), html(""), html("", visible=False)
-        self.cards = pn.Column(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        self.cards = Gradual(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
         self.actions = self._actions()
         refused = "" if data.request.mode != "simulated" else "Keep both reports first: a decision is about files that others can open."
         who = session.visitor
@@ -78,7 +79,7 @@ class _Page:
         if data.result is None and not data.problem and data.saved is None:
             return [empty(*_MISSING[data.request.mode])]
         self.show(data)
-        return [*([self.saved] if data.saved is not None else []), self.top, self.hint, self.actions, self.cards, self._signoff.card]
+        return [*([self.saved] if data.saved is not None else []), self.top, self.hint, self.actions, self.cards.view, self._signoff.card]
 
     def show(self, data: Review) -> None:
         """Show a result; the same pair under another policy moves in place."""
@@ -94,13 +95,13 @@ class _Page:
         self._command.object = f'<div class="cl">{_command(data)}</div>'
         if self._view is None:
             self._view = view_of(data.result, data.request.names)
-            self.cards[:] = self._view.cards
+            self.cards.show(self._view.cards, 1)
         else:
             self._view.update(data.result)
         self._signoff.show(data.signed, data.result.verdict)
 
     def _visible(self, shown: bool) -> None:
-        self.top.visible = self.actions.visible = self.cards.visible = self._signoff.card.visible = shown
+        self.top.visible = self.actions.visible = self.cards.view.visible = self._signoff.card.visible = shown
 
     def _fail(self, text: str) -> None:
         if text:
@@ -209,4 +210,4 @@ def _saved_html(saved: Saved) -> str:
     return f'{head}<div class="chips" style="margin-top:10px">{verdict}{state}</div>'
 
 
-PAGE = PageSpec("review", "Review", "", gather, build, quick=False, follows=("report", "comparison"))
+PAGE = PageSpec("review", "Review", "", gather, build, quick=False, follows=("report", "comparison"), first=6)

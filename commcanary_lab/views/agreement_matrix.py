@@ -32,13 +32,15 @@ class _HasCampaign(Protocol):
     def campaign(self) -> Campaign: ...
 
 
-def agreement(result: Campaign | _HasCampaign) -> Any:
+def agreement(result: Campaign | _HasCampaign, rows: Sequence[MethodRow] = ()) -> Any:
     """Show whether rankings decide the pairs of settings as the reference does, what was measured, and what each ranking costs.
 
     Parameters
     ----------
     result : Campaign or Fidelity
         A campaign that ranks settings.
+    rows : sequence of MethodRow, optional
+        Its `method_rows`, where they are known already: finding them reads every run.
 
     Returns
     -------
@@ -51,7 +53,7 @@ def agreement(result: Campaign | _HasCampaign) -> Any:
     """
     pn = panel()
     campaign = result if isinstance(result, Campaign) else result.campaign
-    rows, tie = method_rows(campaign), wanted(campaign).tie_fraction
+    rows, tie = rows or method_rows(campaign), wanted(campaign).tie_fraction
     pairs = pair_rows(rows, tie)
     matrix = paper(html(agreement_html(rows, pairs, tie), stylesheets=[GRID_CSS]))
     repetitions = len(next(iter(rows[0].repetitions_us.values())))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from commcanary_lab.errors import RefusedError
 from commcanary_lab.replay.campaign.result import Campaign
+from commcanary_lab.replay.ranking_rows import MethodRow
 from commcanary_lab.units import format_us
 from commcanary_lab.views import formatters as fmt
 from commcanary_lab.views.agreement_matrix import agreement
@@ -81,14 +83,14 @@ def decision_chips(result: Campaign, problems: list[str] | None = None) -> str:
     return f'<div class="chips">{"".join(parts)}</div>'
 
 
-def campaign_cards(result: Campaign, problems: list[str] | None = None) -> list[Any]:
-    """Return the cards: state, criteria, agreement where rankings are compared, and runs."""
+def campaign_cards(result: Campaign, problems: list[str] | None = None, rows: Sequence[MethodRow] = ()) -> list[Any]:
+    """Return the cards: state, criteria, agreement where rankings are compared, and runs; `rows` are its `method_rows`, where known."""
     cards = [_state_card(result, problems)]
     if result.criteria:
         cards.append(_criteria_card(result))
     if result.agreement:
         try:
-            cards += list(agreement(result))
+            cards += list(agreement(result, rows))
         except RefusedError as error:
             cards.append(paper(html(message("The rankings cannot be shown", str(error), "warn"))))
     return [*cards, _runs_card(result)]

@@ -1,0 +1,46 @@
+"""Cards that appear in two steps, so that the first of them are read while the browser makes the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import panel as pn
+
+__all__ = ["Gradual"]
+
+#: After the first cards: what is exchanged while the browser still builds its neighbours gets lost, so the rest has a place of its own.
+_REST_MS = 400
+
+
+class Gradual:
+    """A place for cards.
+
+    Parameters
+    ----------
+    **params
+        Of the column that holds them.
+    """
+
+    def __init__(self, **params: Any) -> None:
+        self._first, self._rest = (pn.Column(**params) for _ in range(2))
+        self._asked = 0
+        self.view = pn.Column(self._first, self._rest, **params)
+
+    def show(self, cards: Sequence[Any], first: int | None = None) -> None:
+        """Exchange the cards: `first` of them now and the others soon, or all at once."""
+        self._asked += 1
+        asked, split = self._asked, len(cards) if first is None else first
+        rest = list(cards[split:])
+        if len(self._rest):
+            self._rest[:] = []
+        self._first[:] = list(cards[:split])
+        self._rest.visible = bool(rest)
+        if rest and pn.state.curdoc is None:
+            self._rest[:] = rest
+        elif rest:
+            pn.state.add_periodic_callback(lambda: self._complete(rest, asked), period=_REST_MS, count=1)
+
+    def _complete(self, rest: list[Any], asked: int) -> None:
+        if asked == self._asked:  # other cards have not taken their place
+            self._rest[:] = rest
