@@ -25,22 +25,30 @@ class Gradual:
     def __init__(self, **params: Any) -> None:
         self._first, self._rest = (pn.Column(**params) for _ in range(2))
         self._asked = 0
+        self._held: list[Any] = []
         self.view = pn.Column(self._first, self._rest, **params)
 
-    def show(self, cards: Sequence[Any], first: int | None = None) -> None:
-        """Exchange the cards: `first` of them now and the others soon, or all at once."""
+    def show(self, cards: Sequence[Any], first: int | None = None, *, hold: bool = False) -> None:
+        """Exchange the cards: `first` of them now and the others soon, or all at once. Those that are held wait for `go_on`."""
         self._asked += 1
         asked, split = self._asked, len(cards) if first is None else first
         rest = list(cards[split:])
+        self._held = rest if hold else []
         if len(self._rest):
             self._rest[:] = []
         self._first[:] = list(cards[:split])
         self._rest.visible = bool(rest)
         if rest and pn.state.curdoc is None:
-            self._rest[:] = rest
-        elif rest:
+            self._complete(rest, asked)
+        elif rest and not hold:
             pn.state.add_periodic_callback(lambda: self._complete(rest, asked), period=_REST_MS, count=1)
+
+    def go_on(self) -> None:
+        """Add what was held."""
+        if self._held:
+            self._complete(self._held, self._asked)
 
     def _complete(self, rest: list[Any], asked: int) -> None:
         if asked == self._asked:  # other cards have not taken their place
+            self._held = []
             self._rest[:] = rest

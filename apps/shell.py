@@ -155,6 +155,7 @@ class Shell:
 
     def _started(self) -> None:
         self._loaded = True
+        self._content.go_on()
         pn.state.add_periodic_callback(self._rescan, period=_WATCH_MS)
         if not self._at_once:
             self.show()
@@ -291,7 +292,7 @@ class Shell:
             part.margin = (0, 0, GAP, 0)
         opened, self._spec_shown = spec is not self._spec_shown, spec
         # a page that is made anew stays as long as it is, so that nobody loses the place that they look at
-        self._content.show(built.main, spec.first if opened and self._loaded else None)
+        self._content.show(built.main, spec.first if opened else None, hold=not self._loaded)
         self._skeleton.visible, self.content.visible = False, True
         if built.controls:
             self.controls[:] = [sidebar_label(spec.title, section=True, margin=(28, 0, 12, 0)), *built.controls]

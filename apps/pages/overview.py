@@ -134,4 +134,4 @@ def _skew_origin(trace: Trace) -> str:
     return "assumed clocks" if any("arrival skew is an estimate" in n for n in trace.notes) else trace.origin
 
 
-PAGE = PageSpec("overview", "Overview", "", gather, build)
+PAGE = PageSpec("overview", "Overview", "", gather, build, first=2)

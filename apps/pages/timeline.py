@@ -184,4 +184,4 @@ def _figures(data: Data) -> list[Figure]:
     return out
 
 
-PAGE = PageSpec("timeline", "Timeline", "trace", gather, build)
+PAGE = PageSpec("timeline", "Timeline", "trace", gather, build, first=2)

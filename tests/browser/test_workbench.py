@@ -270,6 +270,27 @@ def test_the_first_page_of_a_server_may_have_no_chart(watched: Any, server: Serv
         fresh.stop()
 
 
+def test_a_table_that_is_not_drawn_yet_is_left_out(open_page: Any) -> None:
+    page = open_page("page=timeline&trace=gloo4.json")
+    page.locator(".tabulator-row").first.wait_for()
+    assert page.evaluate(
+        """async () => {
+             const tables = []
+             const walk = (view) => { if ("tabulator" in view) tables.push(view); for (const child of view.child_views || []) walk(child) }
+             for (const root of Bokeh.index.roots) walk(root)
+             for (const table of tables) {
+               const kept = table.tabulator
+               table.tabulator = undefined
+               try {
+                 table.restore_scroll(); table.record_scroll(); table.resize_table(); table.addData()
+               } finally { table.tabulator = kept }
+             }
+             await new Promise((done) => setTimeout(done, 100))
+             return tables.length
+           }"""
+    )
+
+
 def test_a_plot_that_has_no_layout_yet_is_left_out(open_page: Any) -> None:
     page = open_page("page=ablation&trace=gloo4.json")
     page.locator("canvas").first.wait_for()
