@@ -25,6 +25,7 @@ from commcanary_lab.workspace import Workspace
 
 from ..backend_choice import BackendControls, Protocol, Refresh, protocol
 from ..deferred import Deferred, Progress, deferred
+from ..gradual import Gradual
 from ..minimisers import SEARCH, Asked, Comparison
 from ..page import Built, PageSpec, Selection, head
 from ..session import Session
@@ -34,6 +35,8 @@ __all__ = ["PAGE", "answer"]
 #: Up to so many events both minimisers take a second or two, and start without being asked.
 _AT_ONCE_EVENTS = 2_000
 _BUDGET, _MOST_CALLS = 256, 20_000
+#: Both sides, and the distributions.
+_FIRST_CARDS = 2
 
 _TABS = {"contrast": "Contrast", "ddmin": "ddmin", "search": "Search", "frontier": "Frontier", "methods": "All methods"}
 
@@ -175,7 +178,9 @@ class _Tabs:
             self._parts[opened][:] = [getattr(self, f"_{opened}")()]
 
     def _contrast(self) -> Any:
-        return contrast(self.both.contrast)
+        cards = Gradual(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        cards.show(contrast(self.both.contrast).objects, _FIRST_CARDS)
+        return cards.view
 
     def _ddmin(self) -> Any:
         text = self.session.selection.option("step", "")
