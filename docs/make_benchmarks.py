@@ -62,7 +62,7 @@ def _extra(rows: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
     out = []
     for by_count in rows.values():
         for b in by_count.values():
-            if "peak_mb" in b["extra_info"]:
+            if "peak_mb" in b["extra_info"] and not b["group"].startswith(("large: ", "peer: ")):
                 out.append(
                     f"Peak memory of one process that loads, compiles and simulates 100k events: {b['extra_info']['peak_mb']:.0f} MB"
                     f" (limit 600 MB); its wall time, cold, is {_seconds(b['stats']['median'])}."

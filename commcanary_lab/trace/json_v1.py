@@ -7,6 +7,7 @@ of `check_v1` runs over the file and lists every error.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -39,6 +40,8 @@ __all__ = ["read_json", "read_json_bytes"]
 
 #: Up to this size the keys are compared in Python; in larger files a compiled scan counts them.
 SMALL_BYTES = 256 << 10
+#: Up to this size comparing them takes less time than loading the compiler, where nothing has loaded it yet.
+_ALONE_BYTES = 1 << 20
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -99,7 +102,8 @@ def read_json_bytes(data: bytes, *, file: str = "<memory>", check: bool = False,
 
 def _decoded(data: bytes, file: str, limits: Limits) -> tuple[TraceV1, EventColumns, bool]:
     """Return the document, its columns, and whether keys are duplicate or unknown, so that the complete checker has to look at the file."""
-    if len(data) > SMALL_BYTES:
+    small = len(data) <= (SMALL_BYTES if "numba" in sys.modules else _ALONE_BYTES)
+    if not small:
         from commcanary_lab.trace.scan import scan_file
 
         found = scan_file(data)
@@ -109,7 +113,7 @@ def _decoded(data: bytes, file: str, limits: Limits) -> tuple[TraceV1, EventColu
     limits.check_events(len(decoded.events), file)
     columns = EventColumns(EVENT_FIELDS)
     columns.add(decoded.events)
-    if len(data) > SMALL_BYTES:  # too many different keys for the scan
+    if not small:  # too many different keys for the scan
         return decoded, columns, True
     try:
         document = loads_strict(data, file)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numba  # noqa: F401 - with it loaded, SMALL_BYTES decides how a file is read
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
