@@ -13,6 +13,7 @@ from commcanary_lab.replay.ranking_rows import MethodRow, method_rows
 from commcanary_lab.replay.result import Replay
 from commcanary_lab.simulate.backend import DEFAULT_BACKENDS, Backend
 from commcanary_lab.workspace import Artifact, Workspace
+from commcanary_lab.workspace.stamps import walked
 
 from .backend_choice import known_backends
 from .page import Selection
@@ -136,9 +137,11 @@ def _campaign(workspace: Workspace, name: str) -> ShownCampaign:
         if artifact.kind != "campaign":
             return ShownCampaign(name, problem=f"{name!r} is no campaign: {artifact.summary}")
         path = workspace.place(artifact.name)
-        result = workspace.derived(artifact.name, "campaign", lambda: read_campaign(path))
-        rows = workspace.derived(artifact.name, "rankings", lambda: _rows(result))
-        return ShownCampaign(name, result, tuple(verify_seal(path)), rows=rows)
+        problems = tuple(verify_seal(path))
+        state = f"{walked(path)} {problems}"  # the stamp of evidence is that of a few of its files
+        result = workspace.derived(artifact.name, f"campaign {state}", lambda: read_campaign(path))
+        rows = workspace.derived(artifact.name, f"rankings {state}", lambda: _rows(result))
+        return ShownCampaign(name, result, problems, rows=rows)
     except LabError as error:
         return ShownCampaign(name, problem=str(error))
 

@@ -198,3 +198,16 @@ def test_unknown_campaigns_in_the_address(campaigns: Workspace, name: str) -> No
     assert found is not None
     assert found.result is None
     assert found.problem
+
+
+def test_a_campaign_that_was_changed_is_read_again(tmp_path: Path) -> None:
+    w = Workspace(tmp_path / "w")
+    unpack(SAMPLES / "fidelity_campaign" / "evidence.tar.xz", w.path / "campaigns")
+    shown = [asked(w, Selection(options={"campaign": ("fidelity",)})).campaign for _ in range(2)]
+    assert shown[0] is not None and shown[1] is not None
+    assert shown[0].result is shown[1].result and shown[0].rows is shown[1].rows
+    run = w.path / "campaigns" / "fidelity" / "runs" / "0001-job-even-80" / "log.txt"
+    run.write_bytes(run.read_bytes() + b" ")
+    after = asked(w, Selection(options={"campaign": ("fidelity",)})).campaign
+    assert after is not None and after.problems
+    assert after.result is not shown[0].result
