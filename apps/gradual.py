@@ -32,12 +32,17 @@ class Gradual:
         """Exchange the cards: `first` of them now and the others soon, or all at once. Those that are held wait for `go_on`."""
         self._asked += 1
         asked, split = self._asked, len(cards) if first is None else first
+        # a card that stays keeps its place: elsewhere the browser would make it anew, and what is typed or sent there would be lost
+        stays = [i for i, card in enumerate(cards) if any(card is c for c in self._rest)]
+        split = min([split, *stays])
         rest = list(cards[split:])
         self._held = rest if hold else []
-        if len(self._rest):
-            self._rest[:] = []
+        if stays or len(self._rest):
+            self._rest[:] = rest if stays else []
         self._first[:] = list(cards[:split])
         self._rest.visible = bool(rest)
+        if stays:
+            return
         if rest and pn.state.curdoc is None:
             self._complete(rest, asked)
         elif rest and not hold:

@@ -14,13 +14,13 @@ PACKAGE = "commcanary_lab"
 
 #: A module may import from its own layer and from those before it.
 LAYERS = (
-    *("errors", "units", "limits", "files", "canonical", "_callable", "_collector", "_shown"),
+    *("errors", "units", "limits", "files", "canonical", "number_text", "_allocator", "_callable", "_collector", "_shown"),
     *("trace", "layout", "importers", "inspect", "traffic", "canary", "simulate", "verify", "minimize", "export", "capture", "replay"),
     *("review", "workspace", "views", "api", "samples", "commands", "cli"),
 )
 
 #: The base nouns: they know each other, and nothing else of the package.
-BASE = LAYERS[:8]
+BASE = LAYERS[:10]
 
 #: Extras: installed by choice, imported where they are used.
 PLOTTING = {"panel", "panel_material_ui", "holoviews", "bokeh", "datashader", "param", "matplotlib"}
