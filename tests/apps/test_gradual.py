@@ -8,7 +8,7 @@ pytest.importorskip("panel")
 
 import panel as pn
 from bokeh.document import Document
-from panel.io.document import set_curdoc
+from panel.io.state import set_curdoc
 
 from apps.gradual import Gradual
 
