@@ -16,6 +16,7 @@ from commcanary_lab.views.theme import paper
 from .jobs import Job
 from .page import empty
 from .session import Session
+from .timers import every
 
 __all__ = ["Cancelled", "Deferred", "Progress", "deferred"]
 
@@ -98,7 +99,7 @@ class Deferred:
         self._state(running=True)
         self._tick()
         self._job = self.session.jobs.start(lambda: self.work(progress), self._done, self._failed, long=True, stop=progress.cancelled.set)
-        self._timer = pn.state.add_periodic_callback(self._tick, period=_POLL_MS)
+        self._timer = every(_POLL_MS, self._tick)
 
     def cancel(self) -> None:
         """Stop; the worker gives up at its next step, and nothing is kept."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import panel as pn
 
+from .timers import after
+
 __all__ = ["Gradual"]
 
 #: After the first cards: what is exchanged while the browser still builds its neighbours gets lost, so the rest has a place of its own.
@@ -25,18 +27,16 @@ class Gradual:
     def __init__(self, **params: Any) -> None:
         self._first, self._rest = (pn.Column(**params) for _ in range(2))
         self._asked = 0
-        self._held: list[Any] = []
         self.view = pn.Column(self._first, self._rest, **params)
 
-    def show(self, cards: Sequence[Any], first: int | None = None, *, hold: bool = False) -> None:
-        """Exchange the cards: `first` of them now and the others soon, or all at once. Those that are held wait for `go_on`."""
+    def show(self, cards: Sequence[Any], first: int | None = None) -> None:
+        """Exchange the cards: `first` of them now and the others soon, or all at once."""
         self._asked += 1
         asked, split = self._asked, len(cards) if first is None else first
         # a card that stays keeps its place: elsewhere the browser would make it anew, and what is typed or sent there would be lost
         stays = [i for i, card in enumerate(cards) if any(card is c for c in self._rest)]
         split = min([split, *stays])
         rest = list(cards[split:])
-        self._held = rest if hold else []
         if stays or len(self._rest):
             self._rest[:] = rest if stays else []
         self._first[:] = list(cards[:split])
@@ -45,15 +45,11 @@ class Gradual:
             return
         if rest and pn.state.curdoc is None:
             self._complete(rest, asked)
-        elif rest and not hold:
-            pn.state.add_periodic_callback(lambda: self._complete(rest, asked), period=_REST_MS, count=1)
-
-    def go_on(self) -> None:
-        """Add what was held."""
-        if self._held:
-            self._complete(self._held, self._asked)
+        elif rest and pn.state.loaded:
+            after(_REST_MS, lambda: self._complete(rest, asked))
+        elif rest:  # the frame is not there either: its place is not among neighbours that are just built
+            pn.state.onload(lambda: self._complete(rest, asked))
 
     def _complete(self, rest: list[Any], asked: int) -> None:
         if asked == self._asked:  # other cards have not taken their place
-            self._held = []
             self._rest[:] = rest

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import panel as pn
-
 from commcanary_lab.errors import LabError, LimitError
+
+from .timers import every
 
 __all__ = ["MOST_JOBS", "MOST_JOBS_EACH", "Job", "Jobs"]
 
@@ -80,6 +80,7 @@ class Jobs:
         self._working = 0
         self._timer: Any = None
         self._running: set[Job] = set()
+        self._early: list[Future[Any]] = []
         self._closed = False
 
     @property
@@ -93,6 +94,8 @@ class Jobs:
         for job in list(self._running):
             job.cancel()
         self._running.clear()
+        for future in self._early:
+            future.cancel()
 
     def start(
         self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[str], None], *, long: bool = False,
@@ -112,8 +115,17 @@ class Jobs:
             job._future = pool.submit(self._run, job, work)
             job._future.add_done_callback(lambda future: self._left(job, future))
         if self._timer is None:
-            self._timer = pn.state.add_periodic_callback(self._drain, period=_POLL_MS)
+            self._timer = every(_POLL_MS, self._drain)
         return job
+
+    def ahead(self, work: Callable[[], Any]) -> Future[Any] | None:
+        """Run `work` in the background for a page that may be asked for soon; None where too much waits already."""
+        if self._admit() is not None:
+            return None
+        future = _READERS.submit(work)
+        future.add_done_callback(lambda _: self._given())
+        self._early.append(future)
+        return future
 
     def _admit(self) -> LimitError | None:
         remedy = "wait until something is done, or cancel it"
@@ -127,11 +139,14 @@ class Jobs:
 
     def _left(self, job: Job, future: Future[None]) -> None:
         """A job is done, or was cancelled before it began; runs in any thread."""
+        self._given()
+        if future.cancelled():
+            self._finished.put((job, None, None))
+
+    def _given(self) -> None:
         _ALL.give()
         with self._lock:
             self._working -= 1
-        if future.cancelled():
-            self._finished.put((job, None, None))
 
     def _run(self, job: Job, work: Callable[[], Any]) -> None:
         try:

@@ -57,8 +57,6 @@ class PageSpec:
         Computes everything that takes time; runs in a worker, knows no widgets.
     build : callable
         Makes the page from what `gather` returned; runs in the session.
-    quick : bool
-        True if `gather` takes no time for small artifacts.
     follows : tuple of str
         Kinds of artifacts that the page lists: it is made again when one of them appears, changes or goes.
     first : int
@@ -70,7 +68,6 @@ class PageSpec:
     needs: str
     gather: Callable[[Workspace, Selection], Any]
     build: Callable[[Any, Session], Built]
-    quick: bool = True
     follows: tuple[str, ...] = ()
     first: int = 3
 

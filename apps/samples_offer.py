@@ -14,6 +14,7 @@ from commcanary_lab.views.markup import html, message
 
 from .page import empty
 from .session import Session
+from .timers import every
 
 __all__ = ["SamplesOffer"]
 
@@ -56,7 +57,7 @@ class SamplesOffer:
         self._tell("Adding the samples")
         folder = self.session.workspace.path
         self.session.jobs.start(lambda: samples.fill(folder, progress=self._said.put), self._done, self._failed, long=True)
-        self._timer = pn.state.add_periodic_callback(self._poll, period=_POLL_MS)
+        self._timer = every(_POLL_MS, self._poll)
 
     def _poll(self) -> None:
         latest = ""

@@ -10,7 +10,6 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from commcanary_lab.errors import LabError
 from commcanary_lab.views.extra import panel as load_panel
 from commcanary_lab.views.markup import html
 from commcanary_lab.views.saving import define as define_save_links
@@ -20,19 +19,20 @@ from commcanary_lab.workspace import Artifact, ResultCache, Workspace
 from .accessible import AccessibleNames
 from .gradual import Gradual
 from .layout_guard import LayoutGuard
-from .page import GAP, Built, PageSpec, empty, failure
+from .page import GAP, Built, PageSpec, Selection, empty, failure
 from .pages import PAGES
 from .session import Session, best_canary, first_trace, sidebar_label
+from .timers import after, every
 from .tour import TourBar
 from .visitor_chip import account
 
 __all__ = ["Shell", "create", "shared_workspace"]
 
 _WATCH_MS = 3000
+#: How soon after the answer to the browser, and how often until it connects, the page is made if it is known.
+_AHEAD_MS = 20
 _SKELETON_MS = 180
 _SETTLE_S = 0.35
-#: Artifacts up to this size open in a few hundredths of a second.
-_AT_ONCE_BYTES = 2 << 20
 #: Shown by an empty select; no file has this name.
 _NONE = "/"
 _WORKSPACES: dict[Path, Workspace] = {}
@@ -81,6 +81,7 @@ class Shell:
         self._put_at = 0.0
         self._filling = False
         self._loaded = False
+        self._at_once = False
         self._skeleton_timer: Any = None
         self.tabs = pmui.TabMenu(
             items=[{"label": p.title} for p in pages],
@@ -97,7 +98,7 @@ class Shell:
             label="Trace", options=[], sizing_mode="stretch_width", margin=(0, 0, 12, 0), size="small", variant="outlined"
         )
         self.canary = pmui.Select(label="Canary", options=[], sizing_mode="stretch_width", margin=0, size="small", variant="outlined")
-        self.controls = pn.Column(sizing_mode="stretch_width", margin=0)
+        self._controls = Gradual(sizing_mode="stretch_width", margin=0)
         # Panel's limit, the height of the window, would cut the cards that are taller
         tall = {"sizing_mode": "stretch_width", "margin": 0, "styles": {"max-height": "none"}}
         self._content = Gradual(**tall)
@@ -110,7 +111,7 @@ class Shell:
             sidebar_label("Open", section=True, margin=(4, 0, 12, 0)),
             self.trace,
             self.canary,
-            self.controls,
+            self._controls.view,
             sizing_mode="stretch_width",
             margin=0,
             styles={"padding": "18px 20px"},
@@ -134,7 +135,7 @@ class Shell:
         if pn.state.curdoc is not None:
             pn.state.on_session_destroyed(lambda _: self._ended())
         self._wire()
-        self._at_once = self._first()
+        self._ahead = self._gather_ahead()
 
     def _wire(self) -> None:
         self.tabs.param.watch(self._tab, "active")
@@ -147,32 +148,42 @@ class Shell:
 
     def _ended(self) -> None:
         """The visitor is gone. HoloViews keeps the streams of every plot that nobody cleans up."""
-        for part in (self.body, self.controls):
+        for part in (self.body, self._controls.view):
             for pane in part.select(pn.pane.HoloViews):
                 for plot, _ in list(pane._plots.values()):
                     plot.cleanup()
                 pane._plots.clear()
 
+    def _gather_ahead(self) -> tuple[PageSpec, Selection, Any] | None:
+        """Begin to gather what the page shows: the browser takes a moment before it asks for the document."""
+        spec, selection = self.pages[self._index()], self.session.selection
+        document = pn.state.curdoc
+        if document is None or (spec.needs and getattr(selection, spec.needs) is None):
+            return None
+        workspace = self.session.workspace
+        future = self.session.jobs.ahead(lambda: spec.gather(workspace, selection))
+        if future is None:
+            return None
+        document.add_timeout_callback(self._make_ahead, _AHEAD_MS)
+        return spec, selection, future
+
+    def _make_ahead(self) -> None:
+        """Put the page into the document before the browser fetches it, where that can be done."""
+        context = pn.state.curdoc.session_context if pn.state.curdoc is not None else None
+        if self._ahead is None or self._loaded or context is None or context.session is None or context.session.connection_count:
+            return
+        spec, selection, future = self._ahead
+        if not future.done():
+            pn.state.curdoc.add_timeout_callback(self._make_ahead, _AHEAD_MS)
+        elif future.exception() is None and (spec, selection) == (self.pages[self._index()], self.session.selection):
+            self._at_once = True
+            self._build(spec, future.result())
+
     def _started(self) -> None:
         self._loaded = True
-        self._content.go_on()
-        pn.state.add_periodic_callback(self._rescan, period=_WATCH_MS)
+        every(_WATCH_MS, self._rescan)
         if not self._at_once:
             self.show()
-
-    def _first(self) -> bool:
-        """Put the page into the first answer of the server where that takes no time worth mentioning; saves a round trip."""
-        spec, selection = self.pages[self._index()], self.session.selection
-        if not spec.quick or (spec.needs and getattr(selection, spec.needs) is None):
-            return False
-        if sum(a.size_bytes for a in self._open_artifacts(self._listed)) > _AT_ONCE_BYTES:
-            return False
-        try:
-            data = spec.gather(self.session.workspace, selection)
-        except LabError:
-            return False
-        self._build(spec, data)
-        return True
 
     # -- what is open -------------------------------------------------------------------------------------------------
 
@@ -207,7 +218,7 @@ class Shell:
     def _rescan(self) -> None:
         """Follow the folder: new files appear, nothing moves when nothing changed."""
         if self.session.visitor.role is None:  # taken out of the file of users while the page was open
-            self.controls[:] = []
+            self._controls.show([])
             self._content.show([failure("You are no longer a user", "Ask who serves this workbench.")])
             self.trace.disabled = self.canary.disabled = self.tabs.disabled = True
             return
@@ -250,8 +261,10 @@ class Shell:
             return
         workspace = self.session.workspace
         self._await(spec)
+        gathered = self._ahead[2] if self._ahead is not None and self._ahead[:2] == (spec, selection) else None
+        self._ahead = None
         self._job = self.session.jobs.start(
-            lambda: spec.gather(workspace, selection),
+            lambda: spec.gather(workspace, selection) if gathered is None else gathered.result(),
             lambda data: self._build(spec, data),
             lambda text: self._put(spec, Built([failure("This page cannot be shown", text)])),
         )
@@ -264,7 +277,7 @@ class Shell:
             if self._job is not job_before and not self._job.cancelled and self._shown is not self._job:
                 self._skeleton.visible, self.content.visible = True, False
 
-        self._skeleton_timer = pn.state.add_periodic_callback(skeleton, period=_SKELETON_MS, count=1)
+        self._skeleton_timer = after(_SKELETON_MS, skeleton)
 
     def _build(self, spec: PageSpec, data: Any) -> None:
         try:
@@ -282,9 +295,7 @@ class Shell:
         if wait_s <= 0:
             self._exchange(spec, built)
         else:
-            pn.state.add_periodic_callback(
-                lambda: self._exchange(spec, built) if self._job is job else None, period=int(1000 * wait_s) + 1, count=1
-            )
+            after(int(1000 * wait_s) + 1, lambda: self._exchange(spec, built) if self._job is job else None)
 
     def _exchange(self, spec: PageSpec, built: Built) -> None:
         self._put_at = time.monotonic()
@@ -292,12 +303,10 @@ class Shell:
             part.margin = (0, 0, GAP, 0)
         opened, self._spec_shown = spec is not self._spec_shown, spec
         # a page that is made anew stays as long as it is, so that nobody loses the place that they look at
-        self._content.show(built.main, spec.first if opened else None, hold=not self._loaded)
+        self._content.show(built.main, spec.first if opened else None)
         self._skeleton.visible, self.content.visible = False, True
-        if built.controls:
-            self.controls[:] = [sidebar_label(spec.title, section=True, margin=(28, 0, 12, 0)), *built.controls]
-        else:
-            self.controls[:] = []
+        label = [sidebar_label(spec.title, section=True, margin=(28, 0, 12, 0))] if built.controls else []
+        self._controls.show([*label, *built.controls], 0 if opened else None)
 
 
 def _let_go(page: Any) -> None:

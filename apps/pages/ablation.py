@@ -196,4 +196,4 @@ def _figures(data: Data, result: AblationTable | None, metric: str) -> list[Figu
     ]
 
 
-PAGE = PageSpec("ablation", "Ablation", "trace", gather, build, quick=False)
+PAGE = PageSpec("ablation", "Ablation", "trace", gather, build)

@@ -151,4 +151,4 @@ def _ratio(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-PAGE = PageSpec("canary", "Canary", "", gather, build, quick=False, first=5)
+PAGE = PageSpec("canary", "Canary", "", gather, build, first=5)

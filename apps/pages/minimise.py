@@ -273,4 +273,4 @@ def _multiple(error: float) -> str:
     return "exact" if error == 0 else error_text(error).replace("\u00a0", " ")
 
 
-PAGE = PageSpec("minimise", "Minimise", "trace", gather, build, quick=False)
+PAGE = PageSpec("minimise", "Minimise", "trace", gather, build)

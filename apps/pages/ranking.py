@@ -260,4 +260,4 @@ def _closest(pairs: Sequence[RankedPair]) -> tuple[str, str] | None:
     return format_us(difference), f"{pair.left} or {pair.right}, {METRIC_WORDS[pair.metric]}"
 
 
-PAGE = PageSpec("ranking", "Ranking", "trace", gather, build, quick=False)
+PAGE = PageSpec("ranking", "Ranking", "trace", gather, build)

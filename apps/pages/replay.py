@@ -6,8 +6,6 @@ import uuid
 from html import escape
 from typing import Any
 
-import panel as pn
-
 from commcanary_lab.errors import LabError
 from commcanary_lab.views import campaign_view
 from commcanary_lab.views.campaign_view import campaign_cards
@@ -25,6 +23,7 @@ from ..replay_queue import LOG_CSS, QueuePanel, log_html
 from ..replay_request import Asked, Shown, ShownCampaign, asked, stem_of
 from ..replay_settings import Settings, can_replay
 from ..session import Session
+from ..timers import every
 
 __all__ = ["PAGE"]
 
@@ -63,7 +62,7 @@ class _Page:
         self.show(data)
         main = [self.top, self.hint, self.queue.view, self.cards.view, self._log, self.replays.view, self.campaigns.view]
         self.built = Built(main, self.controls.view)
-        self._timer = pn.state.add_periodic_callback(self._poll, period=_POLL_MS)
+        self._timer = every(_POLL_MS, self._poll)
 
     # -- what is shown ------------------------------------------------------------------------------------------------
 
@@ -219,4 +218,4 @@ def _folded(log: str, unfolded: bool) -> str:
     return f'<details{opened} class="fold"><summary>Log</summary>{log_html(log)}</details>' if log else ""
 
 
-PAGE = PageSpec("replay", "Replay", "", asked, build, quick=False, first=4)
+PAGE = PageSpec("replay", "Replay", "", asked, build, first=4)

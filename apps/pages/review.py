@@ -210,4 +210,4 @@ def _saved_html(saved: Saved) -> str:
     return f'{head}<div class="chips" style="margin-top:10px">{verdict}{state}</div>'
 
 
-PAGE = PageSpec("review", "Review", "", gather, build, quick=False, follows=("report", "comparison"), first=6)
+PAGE = PageSpec("review", "Review", "", gather, build, follows=("report", "comparison"), first=6)

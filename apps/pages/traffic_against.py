@@ -22,6 +22,7 @@ from ..deferred import Progress, deferred
 from ..jobs import Job
 from ..page import Selection
 from ..session import Session, sidebar_label
+from ..timers import after
 
 __all__ = ["Against", "AgainstCard", "Compared", "compare", "gather_against", "matrix_of", "offered"]
 
@@ -198,9 +199,7 @@ class AgainstCard:
         if wait_s <= 0:
             self._exchange(card)
         else:
-            pn.state.add_periodic_callback(
-                lambda: self._exchange(card) if self._latest == mine else None, period=int(1000 * wait_s) + 1, count=1
-            )
+            after(int(1000 * wait_s) + 1, lambda: self._exchange(card) if self._latest == mine else None)
 
     def _exchange(self, card: Any) -> None:
         self._put_at = time.monotonic()

@@ -7,8 +7,6 @@ import pytest
 pytest.importorskip("panel")
 
 import panel as pn
-from bokeh.document import Document
-from panel.io.state import set_curdoc
 
 from apps.gradual import Gradual
 
@@ -27,15 +25,6 @@ def test_without_a_browser_everything_is_there_at_once() -> None:
     assert columns(place) == [["a"], ["b", "c"]]
     place.show(cards("d", "e"))
     assert columns(place) == [["d", "e"], []]
-
-
-def test_what_is_held_waits() -> None:
-    place = Gradual()
-    with set_curdoc(Document()):
-        place.show(cards("a", "b"), first=1, hold=True)
-    assert columns(place) == [["a"], []]
-    place.go_on()
-    assert columns(place) == [["a"], ["b"]]
 
 
 @pytest.mark.parametrize("first", [1, 2])
