@@ -48,7 +48,7 @@ test-notebooks: venv
 	PANEL_INLINE=True $(BIN)/python -m pytest -q --nbmake --nbmake-timeout=120 -o addopts="" -p no:cacheprovider notebooks
 
 test-browser: venv
-	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" -o filterwarnings="" -m "not slow" tests/browser
+	$(BIN)/python -m pytest -q -o addopts="-p no:cacheprovider" -o filterwarnings="" -m "not slow" -n $(WORKERS) --dist loadfile tests/browser
 
 test-slow: venv
 	$(BIN)/python -m pytest -q -m slow

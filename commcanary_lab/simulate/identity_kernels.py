@@ -81,6 +81,8 @@ _K = np.array(
     np.uint32,
 )
 _H0 = np.array([0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19], np.uint32)
+#: Texts that are hashed side by side: two of the widest vectors that processors have.
+_LANES = 32
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -89,8 +91,8 @@ def _rotate(x: np.uint32, n: int) -> np.uint32:
 
 
 @njit(cache=True, nogil=True)
-def _sha256_prefix(buffer: npt.NDArray[np.uint8], length: int, w: npt.NDArray[np.uint32], state: npt.NDArray[np.uint32]) -> np.uint64:
-    """First 8 bytes (big endian) of SHA-256 over ``buffer[:length]``; the buffer has room for the padding."""
+def _pad(buffer: npt.NDArray[np.uint8], length: int) -> int:
+    """Append the padding of SHA-256 to ``buffer[:length]``, which has room for it; return the number of blocks."""
     bits = np.uint64(length) * np.uint64(8)
     blocks = (length + 8) // 64 + 1
     buffer[length] = 0x80
@@ -98,76 +100,86 @@ def _sha256_prefix(buffer: npt.NDArray[np.uint8], length: int, w: npt.NDArray[np
         buffer[i] = 0
     for i in range(8):
         buffer[blocks * 64 - 1 - i] = np.uint8((bits >> np.uint64(8 * i)) & np.uint64(255))
-    state[:] = _H0
-    for block in range(blocks):
-        base = block * 64
-        for i in range(16):
-            j = base + 4 * i
-            w[i] = (
-                (np.uint32(buffer[j]) << np.uint32(24))
-                | (np.uint32(buffer[j + 1]) << np.uint32(16))
-                | (np.uint32(buffer[j + 2]) << np.uint32(8))
-                | np.uint32(buffer[j + 3])
-            )
-        for i in range(16, 64):
-            x, y = w[i - 15], w[i - 2]
+    return blocks
+
+
+@njit(cache=True, nogil=True)
+def _load(buffer: npt.NDArray[np.uint8], block: int, w: npt.NDArray[np.uint32], lane: int) -> None:
+    """Put the words of a block into a lane."""
+    for i in range(16):
+        j = block * 64 + 4 * i
+        w[i, lane] = (
+            (np.uint32(buffer[j]) << np.uint32(24))
+            | (np.uint32(buffer[j + 1]) << np.uint32(16))
+            | (np.uint32(buffer[j + 2]) << np.uint32(8))
+            | np.uint32(buffer[j + 3])
+        )
+
+
+@njit(cache=True, nogil=True)
+def _compress(w: npt.NDArray[np.uint32], state: npt.NDArray[np.uint32], work: npt.NDArray[np.uint32]) -> None:
+    """One block of SHA-256 in every lane. The inner loops run over lanes: the compiler makes vector instructions of them.
+
+    ``w`` has shape (64, lanes) with the block in its first 16 rows, ``state`` and ``work`` have shape (8, lanes). The eight variables
+    do not move; their names do, by one row in each round.
+    """
+    for i in range(16, 64):
+        for n in range(_LANES):
+            x, y = w[i - 15, n], w[i - 2, n]
             s0 = _rotate(x, 7) ^ _rotate(x, 18) ^ (x >> np.uint32(3))
             s1 = _rotate(y, 17) ^ _rotate(y, 19) ^ (y >> np.uint32(10))
-            w[i] = np.uint32(np.uint32(w[i - 16] + s0) + np.uint32(w[i - 7] + s1))
-        a, b, c, d = state[0], state[1], state[2], state[3]
-        e, f, g, h = state[4], state[5], state[6], state[7]
-        for i in range(64):
+            w[i, n] = np.uint32(np.uint32(w[i - 16, n] + s0) + np.uint32(w[i - 7, n] + s1))
+    for j in range(8):
+        for n in range(_LANES):
+            work[j, n] = state[j, n]
+    for i in range(64):
+        k = _K[i]
+        ra, rb, rc, rd = -i & 7, (1 - i) & 7, (2 - i) & 7, (3 - i) & 7
+        re, rf, rg, rh = (4 - i) & 7, (5 - i) & 7, (6 - i) & 7, (7 - i) & 7
+        for n in range(_LANES):
+            a, b, c, e = work[ra, n], work[rb, n], work[rc, n], work[re, n]
             s1 = _rotate(e, 6) ^ _rotate(e, 11) ^ _rotate(e, 25)
-            t1 = np.uint32(np.uint32(np.uint32(h + s1) + np.uint32(((e & f) ^ (~e & g)) + _K[i])) + w[i])
+            choice = (e & work[rf, n]) ^ (~e & work[rg, n])
+            t1 = np.uint32(np.uint32(work[rh, n] + s1) + np.uint32(np.uint32(choice + k) + w[i, n]))
             s0 = _rotate(a, 2) ^ _rotate(a, 13) ^ _rotate(a, 22)
-            t2 = np.uint32(s0 + ((a & b) ^ (a & c) ^ (b & c)))
-            h, g, f, e = g, f, e, np.uint32(d + t1)
-            d, c, b, a = c, b, a, np.uint32(t1 + t2)
-        state[0] = np.uint32(state[0] + a)
-        state[1] = np.uint32(state[1] + b)
-        state[2] = np.uint32(state[2] + c)
-        state[3] = np.uint32(state[3] + d)
-        state[4] = np.uint32(state[4] + e)
-        state[5] = np.uint32(state[5] + f)
-        state[6] = np.uint32(state[6] + g)
-        state[7] = np.uint32(state[7] + h)
-    return (np.uint64(state[0]) << np.uint64(32)) | np.uint64(state[1])
+            work[rd, n] = np.uint32(work[rd, n] + t1)
+            work[rh, n] = np.uint32(t1 + np.uint32(s0 + ((a & b) ^ (a & c) ^ (b & c))))
+    for j in range(8):
+        for n in range(_LANES):
+            state[j, n] = np.uint32(state[j, n] + work[j, n])
 
 
 @njit(cache=True, nogil=True)
 def _put_int(buffer: npt.NDArray[np.uint8], at: int, value: int) -> int:
-    if value == 0:
-        buffer[at] = 48
-        return at + 1
-    digits = 0
-    rest = value
-    while rest:
-        rest //= 10
+    """Write ``value >= 0`` in decimal. Unsigned: a signed division by ten rounds towards minus infinity, which costs twice as much."""
+    ten = np.uint64(10)
+    rest, bound = np.uint64(value), ten
+    digits = 1
+    while digits < 19 and rest >= bound:
         digits += 1
-    i = at + digits - 1
-    rest = value
-    while rest:
-        buffer[i] = np.uint8(48 + rest % 10)
-        rest //= 10
-        i -= 1
+        bound *= ten
+    for i in range(at + digits - 1, at - 1, -1):
+        quotient = rest // ten
+        buffer[i] = np.uint8(np.uint64(48) + rest - quotient * ten)
+        rest = quotient
     return at + digits
 
 
 @njit(cache=True, nogil=True)
 def _put_us(buffer: npt.NDArray[np.uint8], at: int, time_ns: int) -> int:
     """Write ``time_ns / 1000`` as Python prints that float: trailing zeros dropped, at least one decimal."""
-    at = _put_int(buffer, at, time_ns // 1000)
-    fraction = time_ns % 1000
+    whole = np.uint64(time_ns) // np.uint64(1000)
+    fraction = np.uint32(np.uint64(time_ns) - whole * np.uint64(1000))
+    at = _put_int(buffer, at, whole)
+    hundreds = fraction // np.uint32(100)
+    rest = fraction - hundreds * np.uint32(100)
+    tens = rest // np.uint32(10)
+    ones = rest - tens * np.uint32(10)
     buffer[at] = 46
-    buffer[at + 1] = np.uint8(48 + fraction // 100)
-    at += 2
-    if fraction % 100:
-        buffer[at] = np.uint8(48 + fraction // 10 % 10)
-        at += 1
-        if fraction % 10:
-            buffer[at] = np.uint8(48 + fraction % 10)
-            at += 1
-    return at
+    buffer[at + 1] = np.uint8(np.uint32(48) + hundreds)
+    buffer[at + 2] = np.uint8(np.uint32(48) + tens)
+    buffer[at + 3] = np.uint8(np.uint32(48) + ones)
+    return at + (2 if rest == 0 else 3 if ones == 0 else 4)
 
 
 @njit(cache=True, nogil=True)
@@ -175,6 +187,49 @@ def _put_bytes(buffer: npt.NDArray[np.uint8], at: int, source: npt.NDArray[np.ui
     for i in range(start, stop):
         buffer[at + i - start] = source[i]
     return at + stop - start
+
+
+@njit(cache=True, nogil=True)
+def _write(
+    buffer: npt.NDArray[np.uint8],
+    i: int,
+    values: npt.NDArray[np.int64],
+    pointers: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    zero: bool,
+    key: npt.NDArray[np.int64],
+    text: npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.int64],
+    sequence: npt.NDArray[np.int64],
+    occurrence: npt.NDArray[np.int64],
+) -> int:
+    """Write the text of event i; return its length."""
+    k, piece = sizes[i], 5 * key[i]
+    start, count = pointers[i], pointers[i + 1] - pointers[i]
+    at = _put_bytes(buffer, 0, text, bounds[piece], bounds[piece + 1])
+    low = np.int64(0)
+    if count == k:
+        low = values[start]
+        for j in range(1, k):
+            low = min(low, values[start + j])
+    for j in range(k):
+        offset = np.int64(0)
+        if not zero:
+            if count == k:
+                offset = values[start + j] - low
+            elif count == 1 and j == k - 1:
+                offset = values[start]
+        if j:
+            buffer[at] = 44
+            at += 1
+        at = _put_us(buffer, at, offset)
+    at = _put_bytes(buffer, at, text, bounds[piece + 1], bounds[piece + 2])
+    if sequence[i] >= 0:
+        at = _put_bytes(buffer, at, text, bounds[piece + 2], bounds[piece + 3])
+        at = _put_int(buffer, at, sequence[i])
+    at = _put_bytes(buffer, at, text, bounds[piece + 3], bounds[piece + 4])
+    at = _put_int(buffer, at, occurrence[i])
+    return _put_bytes(buffer, at, text, bounds[piece + 4], bounds[piece + 5])
 
 
 @njit(cache=True, nogil=True)
@@ -193,37 +248,36 @@ def hash_range(
     room: int,
     out: npt.NDArray[np.uint64],
 ) -> None:
-    """Identities of events first..last-1. `text` holds five pieces per key, delimited by `bounds`."""
-    buffer = np.zeros(room, np.uint8)
-    w, state = np.zeros(64, np.uint32), np.zeros(8, np.uint32)
-    for i in range(first, last):
-        k, piece = sizes[i], 5 * key[i]
-        start, count = pointers[i], pointers[i + 1] - pointers[i]
-        at = _put_bytes(buffer, 0, text, bounds[piece], bounds[piece + 1])
-        low = np.int64(0)
-        if count == k:
-            low = values[start]
-            for j in range(1, k):
-                low = min(low, values[start + j])
-        for j in range(k):
-            offset = np.int64(0)
-            if not zero:
-                if count == k:
-                    offset = values[start + j] - low
-                elif count == 1 and j == k - 1:
-                    offset = values[start]
-            if j:
-                buffer[at] = 44
-                at += 1
-            at = _put_us(buffer, at, offset)
-        at = _put_bytes(buffer, at, text, bounds[piece + 1], bounds[piece + 2])
-        if sequence[i] >= 0:
-            at = _put_bytes(buffer, at, text, bounds[piece + 2], bounds[piece + 3])
-            at = _put_int(buffer, at, sequence[i])
-        at = _put_bytes(buffer, at, text, bounds[piece + 3], bounds[piece + 4])
-        at = _put_int(buffer, at, occurrence[i])
-        at = _put_bytes(buffer, at, text, bounds[piece + 4], bounds[piece + 5])
-        out[i] = _sha256_prefix(buffer, at, w, state)
+    """Identities of events first..last-1. `text` holds five pieces per key, delimited by `bounds`.
+
+    A lane takes the next event when the text of its last one is through, so that texts of any length fill all lanes.
+    """
+    buffers = np.zeros((_LANES, room), np.uint8)
+    w, state, work = np.zeros((64, _LANES), np.uint32), np.zeros((8, _LANES), np.uint32), np.zeros((8, _LANES), np.uint32)
+    event, block, blocks = np.full(_LANES, -1), np.zeros(_LANES, np.int64), np.zeros(_LANES, np.int64)
+    following, busy = first, 0
+    while True:
+        for lane in range(_LANES):
+            if event[lane] < 0 and following < last:
+                buffer = buffers[lane]
+                length = _write(buffer, following, values, pointers, sizes, zero, key, text, bounds, sequence, occurrence)
+                event[lane], block[lane], blocks[lane] = following, 0, _pad(buffer, length)
+                for j in range(8):
+                    state[j, lane] = _H0[j]
+                following += 1
+                busy += 1
+            if event[lane] >= 0:
+                _load(buffers[lane], block[lane], w, lane)
+        if busy == 0:
+            return
+        _compress(w, state, work)
+        for lane in range(_LANES):
+            if event[lane] >= 0:
+                block[lane] += 1
+                if block[lane] == blocks[lane]:
+                    out[event[lane]] = (np.uint64(state[0, lane]) << np.uint64(32)) | np.uint64(state[1, lane])
+                    event[lane] = -1
+                    busy -= 1
 
 
 @njit(cache=True, nogil=True)

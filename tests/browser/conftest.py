@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -154,3 +155,14 @@ def row(page: Any, name: str) -> Any:
     others = page.locator(".tabulator", has=found).locator(".tabulator-row").filter(has_not_text=name)
     expect(others).to_have_count(0)
     return found
+
+
+def open_row(page: Any, name: str, text: str) -> None:
+    """Click the row of an artifact until the sentence of its page is there: a list that is just written anew takes no click."""
+    answer = page.get_by_test_id("answer")
+    for _ in range(3):
+        row(page, name).click()
+        with contextlib.suppress(AssertionError):
+            expect(answer).to_contain_text(text, timeout=15_000)
+            return
+    expect(answer).to_contain_text(text)

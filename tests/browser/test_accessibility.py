@@ -29,12 +29,26 @@ def serious(page: Any) -> list[str]:
     return [f"{v['id']}: {v['help']} ({n['html'][:160]})" for v in found if v["impact"] in ("serious", "critical") for n in v["nodes"]]
 
 
+def _settled(page: Any) -> None:
+    """Wait until the page has all its parts, and the tables their rows: one without rows, for a moment, is no finding."""
+    parts = page.locator("canvas, .tabulator, .cl")
+    without_rows = page.locator(".tabulator-tableholder:not(:has(.tabulator-placeholder)) .tabulator-table:empty")
+    empty = page.locator(".tabulator:visible").filter(has=without_rows)
+    seen = -1
+    for _ in range(60):
+        page.wait_for_timeout(800)
+        if (now := parts.count()) == seen and not empty.count():
+            return
+        seen = now
+    raise AssertionError("the page does not come to rest")
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing_serious(open_page: Any, name: str) -> None:
     page = open_page(f"page={name}&{PAGES[name]}&theme={'dark' if len(name) % 2 else 'light'}")
     page.locator("canvas, .tabulator, .cl table").first.wait_for()
     page.wait_for_function("() => !document.querySelector('h5:not([role])')")  # what gives names has run
-    page.wait_for_timeout(600)
+    _settled(page)
     assert serious(page) == []
 
 

@@ -17,7 +17,7 @@ from apps.replay_process import leftovers
 from commcanary_lab.replay.result import Replay, read_replay
 from commcanary_lab.replay.spec import read_document
 from commcanary_lab.units import format_us
-from tests.browser.conftest import PATIENCE_MS, Server, row
+from tests.browser.conftest import PATIENCE_MS, Server, open_row
 from tests.browser.test_minimise import wait_for_figure
 
 pytest.importorskip("torch")
@@ -122,8 +122,7 @@ def test_a_replay_survives_a_reload(open_page: Any, server: Server) -> None:
     assert until_ended(server, name).pid == started.pid
     assert result(server, name).status == "done"
     page.get_by_role("tab", name="Overview").click()
-    row(page, f"replays/{name}").click()
-    expect(answer).to_contain_text("half of the operations take at least")
+    open_row(page, f"replays/{name}", "half of the operations take at least")
 
 
 def test_a_campaign_opens_from_the_list(open_page: Any) -> None:
