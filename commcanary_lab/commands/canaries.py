@@ -197,6 +197,7 @@ def simulate(
     from commcanary_lab.simulate.backend import parse_ablations, parse_backend
     from commcanary_lab.simulate.prepare import parse_assumptions, prepare
     from commcanary_lab.simulate.report import simulate_prepared
+    from commcanary_lab.simulate.workload import hashed_beside
 
     to_stdout = str(output) == "-"
     if to_stdout and json:
@@ -208,7 +209,9 @@ def simulate(
     artifact = load_artifact(source)
     trace = artifact.trace if isinstance(artifact, Canary) else artifact
     with busy("simulating"):
-        report = simulate_prepared(prepare(trace, assumed), chosen, ablations=ablations, model=model)
+        prepared = prepare(trace, assumed)
+        with hashed_beside(prepared):
+            report = simulate_prepared(prepared, chosen, ablations=ablations, model=model)
     document = report.to_json(samples=samples)
     document["source"] = {"canary": artifact.identity} if isinstance(artifact, Canary) else {"trace": source.name}
     if to_stdout:

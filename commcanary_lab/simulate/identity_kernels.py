@@ -149,7 +149,7 @@ def _compress(w: npt.NDArray[np.uint32], state: npt.NDArray[np.uint32], work: np
             state[j, n] = np.uint32(state[j, n] + work[j, n])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _put_int(buffer: npt.NDArray[np.uint8], at: int, value: int) -> int:
     """Write ``value >= 0`` in decimal. Unsigned: a signed division by ten rounds towards minus infinity, which costs twice as much."""
     ten = np.uint64(10)
@@ -165,7 +165,7 @@ def _put_int(buffer: npt.NDArray[np.uint8], at: int, value: int) -> int:
     return at + digits
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _put_us(buffer: npt.NDArray[np.uint8], at: int, time_ns: int) -> int:
     """Write ``time_ns / 1000`` as Python prints that float: trailing zeros dropped, at least one decimal."""
     whole = np.uint64(time_ns) // np.uint64(1000)
@@ -182,7 +182,7 @@ def _put_us(buffer: npt.NDArray[np.uint8], at: int, time_ns: int) -> int:
     return at + (2 if rest == 0 else 3 if ones == 0 else 4)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _put_bytes(buffer: npt.NDArray[np.uint8], at: int, source: npt.NDArray[np.uint8], start: int, stop: int) -> int:
     for i in range(start, stop):
         buffer[at + i - start] = source[i]

@@ -139,6 +139,13 @@ class Prepared:
         return Ragged(values, out.pointers)
 
     @cached_property
+    def workload_sha256(self) -> str:
+        """Commits to everything that a simulation reads (`simulate.workload.workload_sha256`)."""
+        from commcanary_lab.simulate.workload import workload_sha256
+
+        return workload_sha256(self)
+
+    @cached_property
     def canonical_order(self) -> npt.NDArray[np.int64]:
         """Order of the operation-ordering ablation: a stable sort by operation identity, time forgotten."""
         t = self.trace

@@ -217,7 +217,7 @@ class Report(Shown):
         """
         from dataclasses import asdict
 
-        from commcanary_lab.simulate.workload import samples_sha256, workload_sha256
+        from commcanary_lab.simulate.workload import samples_sha256
 
         out: dict[str, Any] = {
             "format": "commcanary_lab.report.v1",
@@ -233,7 +233,7 @@ class Report(Shown):
             },
             "assumptions": [{"field": k, "value": v} for k, v in self.assumptions.items()],
             "notes": list(self.notes),
-            "workload": {"events": len(self.prepared), "sha256": workload_sha256(self.prepared)},
+            "workload": {"events": len(self.prepared), "sha256": self.prepared.workload_sha256},
             "samples_sha256": samples_sha256(self.samples),
         }
         if self.calibration is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,7 @@ from commcanary_lab.simulate.prepare import Prepared
 from commcanary_lab.trace.numbering import first_rows, number_rows
 from commcanary_lab.trace.signatures import default_group_names
 
-__all__ = ["samples_sha256", "workload_sha256"]
+__all__ = ["hashed_beside", "samples_sha256", "workload_sha256"]
 
 #: The largest float64 that is an int64.
 _LARGEST_NS = float((1 << 63) - 1024)
@@ -72,6 +74,15 @@ def workload_sha256(prepared: Prepared) -> str:
     return digest.hexdigest()
 
 
+@contextmanager
+def hashed_beside(prepared: Prepared) -> Iterator[None]:
+    """Have `Prepared.workload_sha256` computed in a second thread while the block simulates: most of both is outside the interpreter."""
+    with ThreadPoolExecutor(1) as other:
+        asked = other.submit(lambda: prepared.workload_sha256)
+        yield
+        asked.result()
+
+
 def samples_sha256(samples: Samples) -> str:
     """Return the SHA-256 of all samples of a simulation, in whole nanoseconds (3 decimals of a microsecond).
 
@@ -84,11 +95,23 @@ def samples_sha256(samples: Samples) -> str:
     """
     digest = hashlib.sha256(b"commcanary_lab.samples.v1\0")
     _column(digest, samples.event)
-    for name in ("first_us", "start_us", "service_us", "completion_us", "wait_us", "total_us", "hidden_us", "exposed_us", "skew_us"):
-        whole_ns = np.rint(getattr(samples, name) * 1000.0)
-        # times beyond 292 years saturate: what a cast makes of them differs between machines
-        _column(digest, np.clip(whole_ns, -_LARGEST_NS, _LARGEST_NS).astype(np.int64))
+    names = ("first_us", "start_us", "service_us", "completion_us", "wait_us", "total_us", "hidden_us", "exposed_us", "skew_us")
+    with ThreadPoolExecutor(1) as other:  # the next column is rounded while one is hashed
+        following = other.submit(_whole_ns, getattr(samples, names[0]))
+        for name in (*names[1:], None):
+            column = following.result()
+            if name is not None:
+                following = other.submit(_whole_ns, getattr(samples, name))
+            _column(digest, column)
     return digest.hexdigest()
+
+
+def _whole_ns(times_us: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Round to nanoseconds. Times beyond 292 years saturate: what a cast makes of them differs between machines."""
+    whole_ns = times_us * 1000.0
+    np.rint(whole_ns, out=whole_ns)
+    np.clip(whole_ns, -_LARGEST_NS, _LARGEST_NS, out=whole_ns)
+    return whole_ns.astype(np.int64)
 
 
 def _column(digest: hashlib._Hash, values: npt.NDArray[np.generic]) -> None:
@@ -96,7 +119,7 @@ def _column(digest: hashlib._Hash, values: npt.NDArray[np.generic]) -> None:
     plain = np.ascontiguousarray(values)
     plain = plain.astype(plain.dtype.newbyteorder("<"), copy=False)
     digest.update(f"{plain.dtype.kind}{plain.dtype.itemsize}:{plain.size};".encode())
-    digest.update(plain.tobytes())
+    digest.update(plain.data)
 
 
 def _texts(digest: hashlib._Hash, codes: npt.NDArray[np.int64], names: Sequence[Hashable]) -> None:

@@ -10,7 +10,10 @@ __all__ = ["first_rows", "number_rows", "positions", "stable_order"]
 IntArray = npt.NDArray[np.int64]
 
 #: Up to this many distinct keys, looking each one up is faster than sorting them all.
-_FEW = 4096
+_FEW_BITS = 12
+_FEW = 1 << _FEW_BITS
+#: From here on the compiled search pays for being loaded.
+_MANY_ROWS = 1 << 18
 
 
 def number_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntArray, int]:
@@ -58,8 +61,15 @@ def _dense(key: IntArray, width: int) -> tuple[IntArray, int]:
         present[key] = True
         table = np.cumsum(present) - 1
         return table[key], int(table[-1]) + 1
-    values = np.unique(key)
-    if len(values) <= _FEW:  # found faster than sorted
+    if len(key) >= _MANY_ROWS:
+        from commcanary_lab.trace.numbering_kernels import number_few
+
+        codes, distinct = number_few(np.ascontiguousarray(key), _FEW_BITS)
+        if len(distinct):
+            rank = np.empty(len(distinct), np.int64)
+            rank[np.argsort(distinct)] = np.arange(len(distinct))
+            return rank[codes], len(distinct)
+    elif len(values := np.unique(key)) <= _FEW:  # found faster than sorted
         return np.searchsorted(values, key).astype(np.int64, copy=False), len(values)
     values, codes = np.unique(key, return_inverse=True)
     return codes.astype(np.int64, copy=False), len(values)

@@ -138,10 +138,9 @@ def identity(opened: object, scheme: str) -> str:
             return opened.identity
         if what == "workload" and isinstance(opened, (Trace, Canary)):
             from commcanary_lab.simulate.prepare import prepare
-            from commcanary_lab.simulate.workload import workload_sha256
 
             assume = {n: float(v) for n, _, v in (part.partition("=") for part in rest.removeprefix("with ").split(" ") if part)}
-            return workload_sha256(prepare(opened if isinstance(opened, Trace) else opened.trace, assume))
+            return prepare(opened if isinstance(opened, Trace) else opened.trace, assume).workload_sha256
     except LabError:  # unknown values, for one: then no report was made from it
         return ""
     return ""
