@@ -165,7 +165,7 @@ class _Timer:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Jobs that run until the event is set. There is no session here, so there is nothing that polls."""
-    monkeypatch.setattr("apps.jobs.pn.state.add_periodic_callback", lambda *a, **k: _Timer())
+    monkeypatch.setattr("apps.jobs.every", lambda *a: _Timer())
     event = threading.Event()
     yield event
     event.set()
