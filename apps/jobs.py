@@ -80,7 +80,7 @@ class Jobs:
         self._working = 0
         self._timer: Any = None
         self._running: set[Job] = set()
-        self._early: list[Future[Any]] = []
+        self._early: set[Future[Any]] = set()
         self._closed = False
 
     @property
@@ -94,7 +94,7 @@ class Jobs:
         for job in list(self._running):
             job.cancel()
         self._running.clear()
-        for future in self._early:
+        for future in list(self._early):
             future.cancel()
 
     def start(
@@ -123,9 +123,13 @@ class Jobs:
         if self._admit() is not None:
             return None
         future = _READERS.submit(work)
-        future.add_done_callback(lambda _: self._given())
-        self._early.append(future)
+        self._early.add(future)
+        future.add_done_callback(self._ended_early)
         return future
+
+    def _ended_early(self, future: Future[Any]) -> None:
+        self._early.discard(future)  # whoever asked has it; here it would keep the result as long as the visitor stays
+        self._given()
 
     def _admit(self) -> LimitError | None:
         remedy = "wait until something is done, or cancel it"

@@ -175,9 +175,11 @@ class Shell:
         spec, selection, future = self._ahead
         if not future.done():
             pn.state.curdoc.add_timeout_callback(self._make_ahead, _AHEAD_MS)
-        elif future.exception() is None and (spec, selection) == (self.pages[self._index()], self.session.selection):
-            self._at_once = True
-            self._build(spec, future.result())
+        elif not future.cancelled() and future.exception() is None:
+            self._ahead = None
+            if (spec, selection) == (self.pages[self._index()], self.session.selection):
+                self._at_once = True
+                self._build(spec, future.result())
 
     def _started(self) -> None:
         self._loaded = True

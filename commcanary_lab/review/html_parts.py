@@ -71,7 +71,8 @@ def head(verdict: str, sentence: str, names: Sequence[str], facts: str) -> str:
     """Return the top of a page: what was compared, the verdict, the most important changes."""
     crumb = " <span>\u2192</span> ".join(escape(n) for n in names)
     mark = f'<span class="verdict {verdict}">{RESULT_SIGNS[verdict]} {VERDICTS[verdict]}</span>'
-    return f'<header><p class="names">{crumb}</p><h1>{mark} {escape(sentence)}</h1><p class="facts">{escape(facts)}</p></header>'
+    said = escape(sentence).replace(" %", "&nbsp;%")  # a line does not begin with a percent sign
+    return f'<header><p class="names">{crumb}</p><h1>{mark} {said}</h1><p class="facts">{escape(facts)}</p></header>'
 
 
 def figure(name: str, value: str, change: str, note: str, result: str) -> str:

@@ -14,7 +14,7 @@ CSS = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--text);font:14px/1.5 Roboto,"Helvetica Neue",Arial,sans-serif}
 main{max-width:1000px;margin:0 auto;padding:32px 20px 48px}
-h1{font-size:23px;line-height:1.4;font-weight:600;margin:4px 0 8px;letter-spacing:-.005em}
+h1{font-size:23px;line-height:1.4;text-wrap:pretty;font-weight:600;margin:4px 0 8px;letter-spacing:-.005em}
 h2{font-size:15px;font-weight:600;margin:0 0 4px}
 p{margin:0}
 .names{color:var(--soft);overflow-wrap:anywhere}.names span{padding:0 4px}
