@@ -20,17 +20,23 @@ class Gradual:
 
     Parameters
     ----------
+    gap : int, optional
+        Pixels between them. Not the gap of a column: that also counts the button for scrolling which Panel puts into each.
     **params
         Of the column that holds them.
     """
 
-    def __init__(self, **params: Any) -> None:
+    def __init__(self, gap: int | None = None, **params: Any) -> None:
+        self._gap = gap
         self._first, self._rest = (pn.Column(**params) for _ in range(2))
         self._asked = 0
         self.view = pn.Column(self._first, self._rest, **params)
 
     def show(self, cards: Sequence[Any], first: int | None = None) -> None:
         """Exchange the cards: `first` of them now and the others soon, or all at once."""
+        if self._gap is not None:
+            for i, card in enumerate(cards):
+                card.margin = (0, 0, self._gap if i + 1 < len(cards) else 0, 0)
         self._asked += 1
         asked, split = self._asked, len(cards) if first is None else first
         # a card that stays keeps its place: elsewhere the browser would make it anew, and what is typed or sent there would be lost

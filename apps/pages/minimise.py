@@ -27,7 +27,7 @@ from ..backend_choice import BackendControls, Protocol, Refresh, protocol
 from ..deferred import Deferred, Progress, deferred
 from ..gradual import Gradual
 from ..minimisers import SEARCH, Asked, Comparison
-from ..page import Built, PageSpec, Selection, head
+from ..page import GAP, Built, PageSpec, Selection, head
 from ..session import Session
 
 __all__ = ["PAGE", "answer"]
@@ -178,7 +178,7 @@ class _Tabs:
             self._parts[opened][:] = [getattr(self, f"_{opened}")()]
 
     def _contrast(self) -> Any:
-        cards = Gradual(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        cards = Gradual(GAP, sizing_mode="stretch_width", margin=0)
         cards.show(contrast(self.both.contrast).objects, _FIRST_CARDS)
         return cards.view
 

@@ -16,7 +16,7 @@ from commcanary_lab.views.replay_words import answer, figures
 from ..backend_choice import Refresh
 from ..evidence_list import EvidenceList
 from ..gradual import Gradual
-from ..page import Built, PageSpec, head
+from ..page import GAP, Built, PageSpec, head
 from ..replay_controls import ReplayControls
 from ..replay_jobs import jobs_of
 from ..replay_queue import LOG_CSS, QueuePanel, log_html
@@ -49,7 +49,7 @@ class _Page:
         self.jobs = jobs_of(session.workspace.path)
         self.top, self.hint = html(""), html("", visible=False)
         self.queue = QueuePanel(self.jobs)
-        self.cards = Gradual(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        self.cards = Gradual(GAP, sizing_mode="stretch_width", margin=0)
         self._log = html("", visible=False, stylesheets=[LOG_CSS])
         self._refresh = Refresh(session, asked, self.show, self._fail)
         self._active = False

@@ -19,7 +19,7 @@ from commcanary_lab.workspace import Workspace
 
 from ..backend_choice import Refresh
 from ..gradual import Gradual
-from ..page import Built, PageSpec, Selection, empty, head
+from ..page import GAP, Built, PageSpec, Selection, empty, head
 from ..policy_panel import PolicyPanel, policy_values
 from ..review_controls import ReviewControls
 from ..review_parts import in_the_workbench, take_along
@@ -63,8 +63,8 @@ class _Page:
 
     def __init__(self, data: Review, session: Session) -> None:
         self.session, self.data = session, data
-        self.top, self.saved, self.hint = html(""), html(""), html("", visible=False)
-        self.cards = Gradual(sizing_mode="stretch_width", margin=0, styles={"gap": "16px"})
+        self.top, self.saved, self.hint = html(""), html("", visible=data.saved is not None), html("", visible=False)
+        self.cards = Gradual(GAP, sizing_mode="stretch_width", margin=0)
         self.actions = self._actions()
         refused = "" if data.request.mode != "simulated" else "Keep both reports first: a decision is about files that others can open."
         who = session.visitor
@@ -79,7 +79,7 @@ class _Page:
         if data.result is None and not data.problem and data.saved is None:
             return [empty(*_MISSING[data.request.mode])]
         self.show(data)
-        return [*([self.saved] if data.saved is not None else []), self.top, self.hint, self.actions, self.cards.view, self._signoff.card]
+        return [self.saved, self.top, self.hint, self.actions, self.cards.view, self._signoff.card]
 
     def show(self, data: Review) -> None:
         """Show a result; the same pair under another policy moves in place."""
@@ -210,4 +210,4 @@ def _saved_html(saved: Saved) -> str:
     return f'{head}<div class="chips" style="margin-top:10px">{verdict}{state}</div>'
 
 
-PAGE = PageSpec("review", "Review", "", gather, build, follows=("report", "comparison"), first=6)
+PAGE = PageSpec("review", "Review", "", gather, build, follows=("report", "comparison"), first=5)

@@ -82,9 +82,9 @@ class ReportsView:
         self._captions = {scope: html("") for scope in self._parts}
         self._values = ValuesTable(result)
         self._sides = html("")
-        left = [self._whole_card(), self._distribution()]
         self.cards: list[Any] = [
-            _columns(left, [paper(self._why), paper(self._sides)], 58),
+            _beside(self._whole_card(), paper(self._why), 58),
+            _beside(self._distribution(), paper(self._sides), 58),
             *self._brought(),
             *self._localisation(),
             self._values.card,
@@ -135,18 +135,6 @@ def _beside(left: Any, right: Any, share: int) -> Any:
         fill(card, flex=f"{part} 1 0px", **{"min-width": "0"})
         card.margin = margin
     return panel().Row(left, right, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
-
-
-def _columns(left: list[Any], right: list[Any], share: int) -> Any:
-    """Two columns of cards that end at the same height."""
-    sides = []
-    for cards, part, margin in ((left, share, (0, 16, 0, 0)), (right, 100 - share, 0)):
-        fill(cards[-1], flex="1 1 auto")
-        for card in cards[:-1]:
-            card.margin = (0, 0, 16, 0)
-        styles = {"flex": f"{part} 1 0px", "min-width": "0", "align-self": "stretch"}
-        sides.append(panel().Column(*cards, sizing_mode="stretch_width", margin=margin, styles=styles))
-    return panel().Row(*sides, sizing_mode="stretch_width", margin=0, styles={"align-items": "stretch"})
 
 
 def _whole(c: Comparison) -> list[ChangeBar]:
