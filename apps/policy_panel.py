@@ -139,7 +139,8 @@ class PolicyPanel:
         except LabError as e:
             self._refuse(str(e))
             return
-        self._take(policy)
+        if policy != self.policy:  # a field that repeats what was set takes no message away
+            self._take(policy)
 
     def _read(self, event: Any) -> None:
         if not event.new:
