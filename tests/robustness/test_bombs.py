@@ -97,6 +97,17 @@ def _measured(read: Callable[[Path], Any], path: Path, answer: Any) -> None:
     answer.send((said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024))
 
 
+def _refusal(reader: Reader, path: Path) -> tuple[str, int]:
+    """What reading a file ends with, and the bytes that it took."""
+    here, there = multiprocessing.get_context("fork").Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_measured, args=(reader.read, path, there))
+    child.start()
+    assert here.poll(60), "not done after a minute"
+    said, used = here.recv()
+    child.join()
+    return said, used
+
+
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bombs(kind: str, tmp_path: Path) -> None:
     name, data = _bomb(kind)
@@ -104,12 +115,7 @@ def test_bombs(kind: str, tmp_path: Path) -> None:
     reader: Reader = BY_NAME[name]
     path = tmp_path / f"{name}{reader.suffix}"
     path.write_bytes(data)
-    here, there = multiprocessing.get_context("fork").Pipe()
-    child = multiprocessing.get_context("fork").Process(target=_measured, args=(reader.read, path, there))
-    child.start()
-    assert here.poll(60), "not done after a minute"
-    said, used = here.recv()
-    child.join()
+    said, used = _refusal(reader, path)
     assert said.startswith(("LimitError", "FormatError")), said
     assert str(path) in said
     assert used < MOST_BYTES, f"{used / MIB:.0f} MiB"
@@ -121,3 +127,16 @@ def test_an_expansion_that_is_allowed_is_read(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(sample("trace_v1") + b" " * (8 * MIB)))
     assert os.path.getsize(path) < 64 << 10
     assert len(BY_NAME["trace_v1"].read(path)) == 4
+
+
+def test_a_million_groups(tmp_path: Path) -> None:
+    path = tmp_path / "groups.json"
+    with path.open("w") as f:
+        f.write('{"format": "commcanary.trace.v1", "events": [')
+        f.write(",".join(f'{{"op":"all_reduce","bytes":8,"ranks":[{i % 999},999],"group":"g{i}","gap_us":1}}' for i in range(1_000_000)))
+        f.write("]}")
+    said, used = _refusal(BY_NAME["trace_v1"], path)
+    assert said.startswith("LimitError"), said
+    assert str(path) in said
+    assert "COMMCANARY_LAB_MAX_GROUPS" in said
+    assert used < MOST_BYTES, f"{used / MIB:.0f} MiB"
