@@ -82,7 +82,6 @@ class Shell:
         self._filling = False
         self._loaded = False
         self._at_once = False
-        self._skeleton_timer: Any = None
         self.tabs = pmui.TabMenu(
             items=[{"label": p.title} for p in pages],
             active=self._index(),
@@ -279,7 +278,7 @@ class Shell:
             if self._job is not job_before and not self._job.cancelled and self._shown is not self._job:
                 self._skeleton.visible, self.content.visible = True, False
 
-        self._skeleton_timer = after(_SKELETON_MS, skeleton)
+        after(_SKELETON_MS, skeleton)
 
     def _build(self, spec: PageSpec, data: Any) -> None:
         try:
