@@ -25,27 +25,51 @@ function grid(el) {
   role(el.querySelector(":scope > .tabulator-footer > .tabulator-footer-contents"), "gridcell")
 }
 
+function heading(el) {
+  if (!el.textContent.trim()) role(el, "presentation")
+  else if (el.getAttribute("role") === "presentation") el.removeAttribute("role")
+}
+
 const RULES = [
   [".MuiTextField-root", numberField],
   [".MuiLinearProgress-root, .MuiCircularProgress-root", (el) => named(el, "Progress")],
   [".tabulator[role=grid]", grid],
-  ["h5.MuiTypography-h5", (el) => { if (!el.textContent.trim()) role(el, "presentation") }],
+  ["h5.MuiTypography-h5", heading],
 ]
 
 export function render({ el }) {
   const watched = new WeakSet()
   let due = null
+
+  // what is under a node, and in the shadow trees of it
   function mend(root) {
-    if (!watched.has(root)) {
-      watched.add(root)
-      new MutationObserver(later).observe(root, { childList: true, subtree: true })
+    if (root instanceof ShadowRoot || root === document) watch(root)
+    for (const [selector, rule] of RULES) {
+      if (root.matches?.(selector)) rule(root)
+      for (const found of root.querySelectorAll(selector)) rule(found)
     }
-    for (const [selector, rule] of RULES) for (const found of root.querySelectorAll(selector)) rule(found)
+    if (root.shadowRoot) mend(root.shadowRoot)
     for (const inner of root.querySelectorAll("*")) if (inner.shadowRoot) mend(inner.shadowRoot)
   }
-  function later() {
-    due ??= setTimeout(() => { due = null; mend(document) }, 200)
+
+  function watch(root) {
+    if (watched.has(root)) return
+    watched.add(root)
+    new MutationObserver(changed).observe(root, { childList: true, subtree: true })
   }
-  later()
+
+  // before the browser paints: nobody meets a control that has no name yet
+  function changed(records) {
+    for (const target of new Set(records.map((r) => r.target))) {
+      for (const [selector, rule] of RULES) {
+        const within = target.closest?.(selector)
+        if (within) rule(within)
+      }
+    }
+    for (const { addedNodes } of records) for (const node of addedNodes) if (node instanceof Element) mend(node)
+    due ??= setTimeout(() => { due = null; mend(document) }, 1000) // a shadow tree that came later than its host
+  }
+
+  mend(document)
   el.hidden = true
 }

@@ -48,8 +48,11 @@ def test_axe_finds_nothing_serious(open_page: Any, name: str) -> None:
     page = open_page(f"page={name}&{PAGES[name]}&theme={'dark' if len(name) % 2 else 'light'}")
     page.locator("canvas, .tabulator, .cl table").first.wait_for()
     page.wait_for_function("() => !document.querySelector('h5:not([role])')")  # what gives names has run
-    _settled(page)
-    assert serious(page) == []
+    for _ in range(3):  # parts that arrive while axe-core reads are half there for it; what is wrong stays wrong
+        _settled(page)
+        if not (found := serious(page)):
+            return
+    assert found == []
 
 
 def test_axe_would_find_a_control_without_a_name(open_page: Any) -> None:
