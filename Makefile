@@ -29,14 +29,14 @@ $(VENV)/.all: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
 	touch $@ $(VENV)/.demo
 
-test: lint types test-unit test-golden test-gloo test-notebooks test-browser docs
+test: lint types test-unit test-gloo test-notebooks test-browser docs
 
 # Fewer examples of the property tests, no documentation examples, no browser.
 test-fast: venv
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --ignore tests/docs -m "not slow and not gloo and not golden"
 
 test-unit: venv
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not gloo and not golden"
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not gloo"
 
 test-golden: venv
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "golden and not slow"
