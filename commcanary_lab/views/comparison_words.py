@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from commcanary_lab.review.comparison import Comparison, with_sign
+from commcanary_lab.review.contributions import contributions
 from commcanary_lab.review.evaluate import Evaluation
 from commcanary_lab.review.localise import localise
 from commcanary_lab.review.measured import MeasuredComparison, MeasuredRow
@@ -68,12 +69,12 @@ def _reports(c: Comparison) -> str:
     chosen = [e for e in c.evaluations if e.threshold_result == c.verdict and c.verdict != "pass"]
     lead = min(chosen, key=_order, default=None)
     if c.verdict == "fail" and lead is not None:
-        return f"The candidate is <b>slower than the policy allows</b>: {_moved(lead)}; {_allowed(lead)}. {_where(c)}"
+        return f"The candidate is <b>slower than the policy allows</b>: {_moved(lead)}; {_allowed(lead)}. {_where(c, lead)}"
     if c.verdict == "warn" and lead is not None:
         near = f"more than {100 * c.policy.warn_fraction:g} % of what the policy allows"
         absent = lead.relative_status == "absent"
         why = _moved(lead) if absent else f"{_moved(lead)}, {near} ({_bound(lead)})"
-        return f"The candidate stays <b>within the policy, but close to it</b>: {why}. {_where(c)}"
+        return f"The candidate stays <b>within the policy, but close to it</b>: {why}. {_where(c, lead)}"
     p99 = next(e for e in c.evaluations if e.scope == "overall" and e.metric == "p99")
     if c.verdict == "warn":
         same_work = "The reports <b>do not describe the same work</b>, which was allowed"
@@ -118,13 +119,22 @@ def _allowed(e: Evaluation) -> str:
     return f"the policy allows {_bound(e)}"
 
 
-def _where(c: Comparison) -> str:
-    """Say where the added time is, if that narrows it down."""
+def _where(c: Comparison, lead: Evaluation) -> str:
+    """Say what makes the leading value larger; where the reports hold no samples, where the time of all events was added."""
+    found = contributions(c, lead.metric) if lead.scope == "overall" and not lead.is_hidden_share else None
+    if found is not None and found.delta_us > 0:
+        most = found.parts[0]
+        share = most.delta_us / found.delta_us
+        if share < 0.5 or not most.operation or len(found.parts) < 2:
+            return ""
+        count = "All" if share >= 0.995 else markup.percent(share)
+        return f"{count} of the added {format_us(found.delta_us)} comes from <b>{escape(most.label)}</b>."
     phases = localise(c, "phase")
     scope, parts = ("phase", phases) if len(phases) > 1 else ("operation", localise(c, "operation"))
     if len(parts) < 2 or parts[0].share < 0.5:
         return ""
-    return f"{markup.percent(parts[0].share)} of the added time is in {scope} <b>{escape(parts[0].name)}</b>."
+    share_of_all = f"{markup.percent(parts[0].share)} of the exposed time that was added to all events together"
+    return f"{share_of_all} is in {scope} <b>{escape(parts[0].name)}</b>."
 
 
 # -- two measured traces ----------------------------------------------------------------------------------------------

@@ -23,9 +23,10 @@ __all__ = [
     "time_ticks",
 ]
 
-_DIGITS = """const digits = (x) => { if (x === 0) return '0';
+_DIGITS = """const minus = (text) => text.replace('-', '\u2212');
+const digits = (x) => { if (x === 0) return '0';
   const d = Math.min(9, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(x)) + 1e-12)));
-  return x.toLocaleString('en-US', {minimumFractionDigits: d, maximumFractionDigits: d}) };"""
+  return minus(x.toLocaleString('en-US', {minimumFractionDigits: d, maximumFractionDigits: d})) };"""
 
 #: Defines ``bytes(x)``.
 BYTES_JS = (
@@ -33,7 +34,7 @@ BYTES_JS = (
     + """
 const bytes = (x) => { if (x == null || !isFinite(x)) return ''; if (x === 0) return '0 B';
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']; let i = 0; while (Math.abs(x) >= 1024 && i < 5) { x /= 1024; i++ }
-  return (i === 0 ? Math.round(x).toLocaleString('en-US') : digits(x)) + ' ' + units[i] };
+  return (i === 0 ? minus(Math.round(x).toLocaleString('en-US')) : digits(x)) + ' ' + units[i] };
 """
 )
 

@@ -49,7 +49,7 @@ def test_each_verdict_is_a_plain_sentence(sides: dict[str, ReportFile], failed: 
     words = plain(answer(failed))
     assert words.startswith("FailThe candidate is slower than the policy allows: the slowest 1 % of the collectives")
     assert "became 121.5 % slower, 329 us to 728 us; the policy allows 15 %." in words
-    assert words.endswith("56\xa0% of the added time is in phase decode.")
+    assert words.endswith("All of the added 399 us comes from prefill all_reduce.")
     warned = plain(answer(compare(sides["baseline"], sides["overlap_friendly"])))
     assert warned.startswith("WarningThe candidate stays within the policy, but close to it: the typical collective")
     assert "more than 50 % of what the policy allows (8 %)" in warned
@@ -67,6 +67,16 @@ def test_the_limit_that_decides_is_the_one_that_is_named(sides: dict[str, Report
     """A latency must exceed both its share and its time: where the time is the larger one, the sentence says it."""
     policy = Policy(p99_threshold_pct=1, p99_absolute_threshold_us=100)
     assert "the policy allows 100 us." in plain(answer(compare(sides["baseline"], sides["congested"], policy)))
+
+
+def test_the_cause_is_that_of_the_leading_value(sides: dict[str, ReportFile]) -> None:
+    """Most of the added time may be in another part than what makes the tail longer; that time is only said of reports without samples."""
+    a, b = sides["baseline"], sides["congested"]
+    part = Policy(p99_threshold_pct=1e3, p95_threshold_pct=1e3, breakdown_threshold_pct=1e3)  # the median leads
+    assert plain(answer(compare(a, b, part))).endswith("All of the added 10.3 us comes from decode all_reduce.")
+    bare = [replace(r, exposed_us=None) for r in (a, b)]
+    words = plain(answer(compare(bare[0], bare[1])))
+    assert words.endswith("56\xa0% of the exposed time that was added to all events together is in phase decode.")
 
 
 def test_hidden_share_and_missing_parts_have_their_sentences(sides: dict[str, ReportFile]) -> None:
