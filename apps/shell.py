@@ -17,6 +17,7 @@ from commcanary_lab.views.theme import THEME_CONFIG
 from commcanary_lab.workspace import Artifact, ResultCache, Workspace
 
 from .accessible import AccessibleNames
+from .click_guard import ClickGuard
 from .gradual import Gradual
 from .layout_guard import LayoutGuard
 from .page import GAP, Built, PageSpec, Selection, empty, failure
@@ -121,7 +122,7 @@ class Shell:
             favicon=Path(__file__).with_name("assets") / "logo.svg",
             header=[self.tabs, pn.layout.HSpacer(), *account(session), self.tour.button] if len(pages) > 1 else account(session),
             sidebar=[side],
-            main=[self.body, AccessibleNames(margin=0, width=0, height=0), LayoutGuard(margin=0, width=0, height=0)],
+            main=[self.body, *(unseen(margin=0, width=0, height=0) for unseen in (AccessibleNames, LayoutGuard, ClickGuard))],
             sidebar_width=288,
             sidebar_resizable=False,
             busy_indicator=None,

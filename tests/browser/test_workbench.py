@@ -172,6 +172,36 @@ def test_a_click_in_the_list_opens_an_artifact(open_page: Any) -> None:
     wait_for_query(page, "canary", ["adversarial.lossless.canary.json"])
 
 
+_DRAW_ANEW = """async (row) => {
+  const tables = []
+  const walk = (view) => { if ("tabulator" in view) tables.push(view); for (const child of view.child_views || []) walk(child) }
+  for (const root of Bokeh.index.roots) walk(root)
+  tables.find((table) => table.shadow_el.contains(row)).redraw()
+  return row.isConnected && row.querySelector(".tabulator-cell") !== null
+}"""
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_click_on_a_row_that_is_drawn_anew_meanwhile(open_page: Any, same: bool) -> None:
+    """A press lasts a tenth of a second; it opens its row also when that was made anew, and no other row that took its place."""
+    page = open_page("trace=gloo4.json")
+    table_row = page.locator(".tabulator-row").filter(has_text=re.compile(r"adversarial\.json"))
+    cell = table_row.locator(".tabulator-cell", has_text=re.compile(r"^adversarial\.json$"))
+    cell.hover()
+    before = cell.element_handle()
+    page.mouse.down()
+    table_row.evaluate(_DRAW_ANEW)
+    assert not before.evaluate("(element) => element.isConnected")
+    if not same:
+        table_row.locator("[tabulator-field=summary]").evaluate("(element) => { element.textContent = 'another row' }")
+    page.mouse.up()
+    if same:
+        expect(page.get_by_test_id("answer")).to_contain_text("100 collectives")
+    else:
+        page.wait_for_timeout(1000)
+        assert "trace=gloo4.json" in page.url
+
+
 def test_deep_link_and_unknown_names(open_page: Any) -> None:
     page = open_page("page=timeline&trace=gloo4_shards&theme=dark")
     expect(page.locator(".crumb")).to_contain_text("gloo4_shards")
