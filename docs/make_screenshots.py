@@ -80,6 +80,24 @@ def shoot(url: str, chromium: str, shots: Iterator[Shot]) -> None:
         browser.close()
 
 
+#: Elements of the page, those in shadow trees too.
+_ELEMENTS = """() => {
+  const count = (root) => [...root.querySelectorAll("*")].reduce((n, e) => n + 1 + (e.shadowRoot ? count(e.shadowRoot) : 0), 0)
+  return count(document)
+}"""
+
+
+def rest(page: Any) -> None:
+    """Wait until nothing has been added for two seconds: the controls come after the first cards, and transitions take their time."""
+    counts: list[int] = []
+    for _ in range(60):
+        counts.append(page.evaluate(_ELEMENTS))
+        if len(counts) > 4 and len(set(counts[-5:])) == 1:
+            return
+        page.wait_for_timeout(500)
+    raise RuntimeError(f"the page does not come to rest: {counts[-5:]} elements")
+
+
 def take(context: Any, url: str, shot: Shot) -> None:
     """Open the page, wait until it is drawn, and take it; a whole page is taken in a window as high as what it holds."""
     page = context.new_page()
@@ -90,7 +108,7 @@ def take(context: Any, url: str, shot: Shot) -> None:
     page.goto(f"{url}?{shot.query}")
     page.get_by_test_id("answer").wait_for()
     page.locator(shot.ready).first.wait_for()
-    page.wait_for_timeout(2500)  # transitions and late layout
+    rest(page)
     if shot.whole:
         wanted = page.locator(".main-content").evaluate("(e) => Math.ceil(e.getBoundingClientRect().top + e.scrollHeight)")
         page.set_viewport_size({"width": width, "height": max(height, min(wanted, 6000))})
