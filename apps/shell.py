@@ -134,8 +134,8 @@ class Shell:
         _let_go(self.page)
         if pn.state.curdoc is not None:
             pn.state.on_session_destroyed(lambda _: self._ended())
-        self._wire()
         self._ahead = self._gather_ahead()
+        self._wire()  # where nothing is served, the page is filled in at once
 
     def _wire(self) -> None:
         self.tabs.param.watch(self._tab, "active")
