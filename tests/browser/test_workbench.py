@@ -172,13 +172,12 @@ def test_a_click_in_the_list_opens_an_artifact(open_page: Any) -> None:
     wait_for_query(page, "canary", ["adversarial.lossless.canary.json"])
 
 
-_DRAW_ANEW = """async (row) => {
+#: Defines ``tables``, the views of all tables of the page.
+_TABLES = """
   const tables = []
   const walk = (view) => { if ("tabulator" in view) tables.push(view); for (const child of view.child_views || []) walk(child) }
   for (const root of Bokeh.index.roots) walk(root)
-  tables.find((table) => table.shadow_el.contains(row)).redraw()
-  return row.isConnected && row.querySelector(".tabulator-cell") !== null
-}"""
+"""
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -190,7 +189,7 @@ def test_a_click_on_a_row_that_is_drawn_anew_meanwhile(open_page: Any, same: boo
     cell.hover()
     before = cell.element_handle()
     page.mouse.down()
-    table_row.evaluate(_DRAW_ANEW)
+    table_row.evaluate(f"(row) => {{ {_TABLES} tables.find((table) => table.shadow_el.contains(row)).redraw() }}")
     assert not before.evaluate("(element) => element.isConnected")
     if not same:
         table_row.locator("[tabulator-field=summary]").evaluate("(element) => { element.textContent = 'another row' }")
@@ -304,11 +303,9 @@ def test_a_table_that_is_not_drawn_yet_is_left_out(open_page: Any) -> None:
     page = open_page("page=timeline&trace=gloo4.json")
     page.locator(".tabulator-row").first.wait_for()
     assert page.evaluate(
-        """async () => {
-             const tables = []
-             const walk = (view) => { if ("tabulator" in view) tables.push(view); for (const child of view.child_views || []) walk(child) }
-             for (const root of Bokeh.index.roots) walk(root)
-             for (const table of tables) {
+        "async () => {"
+        + _TABLES
+        + """for (const table of tables) {
                const kept = table.tabulator
                table.tabulator = undefined
                try {
